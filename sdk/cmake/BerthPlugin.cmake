@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# berth_add_plugin(<name> <sources…>): one provider plugin, <name>.so, exporting only its entry.
+set(BERTH_PLUGIN_VERSION_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
+function(berth_add_plugin name)
+	add_library(plugin_${name} MODULE ${ARGN})
+	target_link_libraries(plugin_${name} PRIVATE berth_flags berth_sdk_headers)
+	if(TARGET berth_sdk)
+		target_link_libraries(plugin_${name} PRIVATE berth_sdk)
+	endif()
+	target_compile_options(plugin_${name} PRIVATE -fvisibility=hidden)
+	target_link_options(plugin_${name} PRIVATE -Wl,--version-script=${BERTH_PLUGIN_VERSION_SCRIPT}
+		-Wl,-z,nodelete)
+	if(NOT BERTH_SANITIZE)
+		target_link_options(plugin_${name} PRIVATE -Wl,-z,defs)
+	endif()
+	set_target_properties(plugin_${name} PROPERTIES PREFIX "" OUTPUT_NAME ${name}
+		LIBRARY_OUTPUT_DIRECTORY ${BERTH_PLUGIN_DIR})
+endfunction()
