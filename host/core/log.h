@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Structured log: one line per event on standard error, "ts=… level=… msg=… key=value…" (values quoted when needed), or
+ * JSON lines. The thread's request id and thread name are added. Any thread; a line is one write(2).
+ */
+#ifndef CORE_LOG_H
+#define CORE_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+enum log_format { LOG_LOGFMT, LOG_JSON };
+
+struct log_field {
+	const char *key; /* NULL ends the list */
+	const char *str; /* NULL: num is the value */
+	int64_t num;
+	size_t len; /* of str; SIZE_MAX = strlen */
+};
+#define KS(k, s) ((struct log_field){.key = (k), .str = (s) ? (s) : "", .len = SIZE_MAX})
+#define KB(k, p, n) ((struct log_field){.key = (k), .str = (p) ? (p) : "", .len = (n)})
+#define KI(k, i) ((struct log_field){.key = (k), .num = (int64_t)(i)})
+
+void log_init(enum log_level least, enum log_format format);
+void log_emit(enum log_level level, const char *msg, const struct log_field *fields);
+int log_level_parse(const char *word); /* -1 when not a level */
+/* The request id added to this thread's lines; copied, "" or NULL clears it. */
+void log_set_request(const char *request_id);
+const char *log_request(void);
+
+#define log_at(level, msg, ...) log_emit((level), (msg), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ) {0}})
+#define log_debug(msg, ...) log_at(LOG_DEBUG, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_info(msg, ...) log_at(LOG_INFO, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_warn(msg, ...) log_at(LOG_WARN, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_error(msg, ...) log_at(LOG_ERROR, msg __VA_OPT__(, ) __VA_ARGS__)
+
+#endif
