@@ -10,5 +10,4 @@
 #include <time.h>
 
 #pragma GCC poison strcpy strcat sprintf vsprintf strtok gmtime localtime rand srand system popen atoi atol alloca gets
-#pragma GCC poison signal
 #endif
