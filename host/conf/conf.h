@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The configuration: etc/berth.conf, its providers.d folder, environment names of the reference, defaults. Read once at start
+ * on the main thread; constant afterwards. Every error names file, line and key.
+ */
+#ifndef CONF_CONF_H
+#define CONF_CONF_H
+
+#include "conf/option.h"
+#include "core/secret.h"
+
+/* Scopes of tokens; one bit each. X(NAME, word) */
+#define SCOPE_TABLE(X)                          \
+	X(EXECUTION_CREATE, "execution.create") \
+	X(EXECUTION_READ, "execution.read")     \
+	X(EXECUTION_CANCEL, "execution.cancel") \
+	X(FILE_READ, "file.read")               \
+	X(FILE_WRITE, "file.write")             \
+	X(ARTIFACT_READ, "artifact.read")       \
+	X(ARTIFACT_WRITE, "artifact.write")     \
+	X(SESSION_READ, "session.read")         \
+	X(SESSION_DELETE, "session.delete")     \
+	X(METRICS, "metrics")                   \
+	X(ADMIN, "admin")
+enum scope_ordinal {
+#define X(name, word) SCOPE_ORDINAL_##name,
+	SCOPE_TABLE(X)
+#undef X
+		SCOPE_COUNT
+};
+enum {
+#define X(name, word) SCOPE_##name = 1 << SCOPE_ORDINAL_##name,
+	SCOPE_TABLE(X)
+#undef X
+		SCOPE_OPEN = 0,
+};
+const char *conf_scope_word(unsigned ordinal);
+
+struct conf_token {
+	char *name;
+	struct secret *secret;
+	unsigned scopes;
+	char **workspaces; /* NULL: all ("*") */
+	size_t workspace_count;
+	int64_t not_after_ms; /* 0 = never ends */
+};
+
+struct conf_target {
+	char *file; /* where it stands, for messages */
+	char *provider;
+	char *name;
+	char *region; /* "" = none */
+	bool required;
+	bool drained;
+	int64_t max_sessions;   /* 0 = no limit */
+	int64_t max_operations; /* bulkhead; default 256 */
+	int64_t warm;
+	char *isolation; /* "" or a word of berth/types.h: none container gvisor microvm */
+	char *image;
+	bool allow_internet;
+	int64_t cpu_millis, memory, disk;
+	struct conf_pair {
+		char *key;
+		char *value; /* as written, scalars turned into text */
+		char *where; /* file:line */
+	} *settings; /* its `config` group, checked later against the plugin's table */
+	size_t setting_count;
+};
+
+struct conf {
+	char *file;
+	char *deployment;
+	char *state_dir;
+	char *plugin_dir;
+	char *helper_dir;
+	char *listen;  /* address */
+	int64_t port;
+	bool behind_proxy;
+	char *log_level;
+	char *log_format;
+
+	char *store_type; /* sqlite */
+	char *store_path; /* "" = <state_dir>/berth.db */
+	char *blob_type;  /* dir */
+	char *blob_path;  /* "" = <state_dir>/objects */
+	char *state_key;  /* "" = <state_dir>/state.key, made at first start */
+	char *state_key_old;
+
+	int64_t lease_active_ms; /* SANDBOX_TASK_LEASE_TTL */
+	int64_t lease_idle_ms;   /* SANDBOX_TASK_IDLE_TTL */
+	int64_t gc_interval_ms;  /* SANDBOX_TASK_GC_INTERVAL */
+	int64_t operation_ttl_ms;
+	int64_t claim_ttl_ms;
+	int64_t owner_ttl_ms;
+	int64_t session_max_age_ms;
+	int64_t scheduling_ms;
+	int64_t starting_ms;
+	int64_t begin_wait_ms;
+	int64_t teardown_wait_ms;
+	int64_t task_concurrency;
+	int64_t task_retention_ms;
+	bool placement_pin;
+
+	int64_t exec_timeout_ms;     /* default of a command */
+	int64_t exec_timeout_max_ms;
+	int64_t exec_queue_ms;       /* SANDBOX_EXECUTION_QUEUE_TIMEOUT */
+	int64_t exec_retention_ms;   /* SANDBOX_EXECUTION_RECORD_TTL */
+	int64_t completion_grace_ms;
+	int64_t output_max_bytes;
+	int64_t spool_max_bytes;
+	int64_t file_max_bytes;
+	int64_t max_deliveries;
+	int64_t runner_concurrency; /* commands at once */
+	int64_t queue_max;          /* queued executions kept; beyond: queue_full */
+	int64_t http_connections;
+	int64_t http_workers;
+	int64_t stop_grace_ms;
+
+	struct conf_token *tokens;
+	size_t token_count;
+	struct conf_target *targets; /* in the order of their file names */
+	size_t target_count;
+};
+
+extern const struct option_row conf_options[];        /* of struct conf */
+extern const struct option_row conf_target_options[]; /* of struct conf_target */
+
+/* Reads everything; `dev` also makes a token named "dev" with all scopes (loopback listeners only), its secret printed by
+ * the caller. */
+int conf_load(const char *path, bool dev, struct conf **ret, struct err *err);
+void conf_free(struct conf *conf);
+/* The effective configuration in the file's own syntax, secrets masked. */
+void conf_dump(const struct conf *conf, struct buf *buf);
+
+#endif

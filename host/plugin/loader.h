@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading one plugin: the sequence of docs/plugins.md, each refusal one sentence naming path, expected and got. Main thread
+ * only. A plugin whose init ran is never unloaded.
+ */
+#ifndef PLUGIN_LOADER_H
+#define PLUGIN_LOADER_H
+
+#include <berth/provider.h>
+
+#include "conf/option.h"
+#include "core/err.h"
+
+struct plugin {
+	unsigned magic;
+	char *path;              /* real path */
+	char name[64];
+	struct berth_provider desc; /* a checked copy; fields past its struct_size are zero */
+	struct berth_ops ops;       /* likewise; absent operations are NULL */
+	struct option_row *options; /* built from desc.options, NULL key ends */
+	size_t metric_count;
+	void *handle;
+	bool initialized;
+};
+
+/* dir/name.so. Checks owner and mode of folder and file, opens once, probes that descriptor in a child (`probe` --probe fd,
+ * 10 s, init and fini included; NULL = skip), maps it, checks the descriptor, calls init. */
+int loader_load(const char *dir, const char *name, const char *probe, const struct berth_host *host,
+		struct plugin **ret, struct err *err);
+/* The child's side: loads from descriptor fd, runs init and fini, writes one line ("ok name version" or the sentence) to stdout;
+ * returns the exit code. */
+int loader_probe_main(int fd, const char *path, const char *name);
+/* fini, without unloading. */
+void loader_fini(struct plugin *plugin);
+
+/* Pure checks of a descriptor as found in memory; used by the loader and the fuzz target. */
+int loader_validate(const struct berth_provider *found, const char *path, const char *name, struct plugin *ret,
+		    struct err *err);
+
+#endif

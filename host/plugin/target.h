@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Targets: configured provider instances. The registry is built at start and constant until stop; a target's counters and
+ * state are its own. Nothing here knows bindings or HTTP.
+ */
+#ifndef PLUGIN_TARGET_H
+#define PLUGIN_TARGET_H
+
+#include <berth/provider.h>
+#include <stdbool.h>
+
+#include "conf/conf.h"
+#include "core/err.h"
+
+struct berth_target { /* what plugins see only as a pointer */
+	unsigned magic;
+	const struct conf_target *conf;
+	const struct plugin *plugin; /* NULL when it was refused and required = false */
+	void *inst;
+	uint64_t capabilities; /* effective */
+	int64_t create_settle_ms;
+	uint32_t isolation;        /* strongest it gives */
+	uint32_t isolation_wanted; /* from the target's file */
+	struct target_state *state; /* counters, bulkhead, health; private to plugin/ */
+};
+#define target berth_target
+
+struct registry {
+	struct target **targets;
+	size_t target_count;
+	struct plugin_set *plugins;
+};
+
+/* Loads each plugin once, opens each target. A refused plugin stops the start unless all its targets say required = false
+ * (then they are degraded, with the sentence kept). `probe` = path of berthd for the child probe, NULL = no probe (tests). */
+int registry_open(const struct conf *conf, const char *probe, struct registry **ret, struct err *err);
+/* Waits for running calls until deadline_ns, closes every target, runs fini. A stuck call leaves its target open, named in the log. */
+void registry_close(struct registry *registry, int64_t deadline_ns);
+struct target *registry_find(const struct registry *registry, const char *name);
+
+/* Health of one target, for /ready, admin and placement. */
+struct target_health {
+	bool degraded;
+	char why[256];
+	unsigned running; /* calls now */
+	unsigned stuck;   /* calls past their deadline that have not returned */
+	uint64_t calls, failures;
+};
+void target_health(const struct target *target, struct target_health *ret);
+static inline bool target_can(const struct target *target, uint64_t capability)
+{
+	return (target->capabilities & capability) == capability;
+}
+
+#endif
