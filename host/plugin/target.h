@@ -12,7 +12,7 @@
 #include "conf/conf.h"
 #include "core/err.h"
 
-struct berth_target { /* what plugins see only as a pointer */
+struct target { /* plugins see it only as a struct berth_target pointer */
 	unsigned magic;
 	const struct conf_target *conf;
 	const struct plugin *plugin; /* NULL when it was refused and required = false */
@@ -23,7 +23,6 @@ struct berth_target { /* what plugins see only as a pointer */
 	uint32_t isolation_wanted; /* from the target's file */
 	struct target_state *state; /* counters, bulkhead, health; private to plugin/ */
 };
-#define target berth_target
 
 struct registry {
 	struct target **targets;
