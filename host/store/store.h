@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The store: rows in a few tables, changed by steps.
+ *
+ * A step is a function that reads rows, decides, and writes rows; the store runs it as one atomic, durable unit. The decision
+ * logic (bindings, executions, queue) is written once, in C, as steps; a store only has to get, scan and apply. SQLite runs
+ * steps one after another on its writer thread and commits groups of them; Redis will run them optimistically and apply the
+ * buffered writes with one script that checks the revision of every row the step read. Hence the rules for a step:
+ *   - pure but for its txn and its own argument: no locks, no waiting, no logging, no random; it may run again from the
+ *     start, so it resets its results first;
+ *   - quick: it runs on the writer's thread;
+ *   - a row found by a scan is only a candidate: get it again before deciding (scans are not checked for conflicts);
+ *   - returning an error drops all it wrote.
+ * Rows and strings handed to a step live until it returns. See docs/decisions.md, "Steps instead of one script per operation".
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/arena.h"
+#include "core/err.h"
+
+/* X(name, sql name). due and group are per table: see the columns in docs/state.md. */
+#define STORE_TABLES(X)                                              \
+	X(META, "meta")           /* store id, clock, schema */      \
+	X(TASK, "tasks")          /* key ws/task; group ws */        \
+	X(EXECUTION, "executions") /* key id; group ws/task */       \
+	X(COMMAND, "commands")    /* key id: body, written once */   \
+	X(CLAIM, "claims")        /* key id: private part of an open execution */ \
+	X(IDEMPOTENCY, "idempotency") /* key ws/task/key */          \
+	X(NONCE, "nonces")                                           \
+	X(OBJECT, "objects")      /* small outputs, key as in blob.h */ \
+	X(TARGET, "targets")      /* drain marks */                  \
+	X(HOST, "hosts")          /* registry of living hosts */     \
+	X(WARM, "warm")           /* key target/ref; group target */
+
+enum store_table {
+#define X(name, sql) STORE_##name,
+	STORE_TABLES(X)
+#undef X
+		STORE_TABLE_COUNT
+};
+
+/* Append-only streams with acknowledgement. */
+enum store_stream { STREAM_REQUESTS, STREAM_EVENTS, STREAM_DEAD, STREAM_COUNT };
+
+struct store_row {
+	const char *key;
+	const char *group; /* "" = none */
+	int64_t due_ms;    /* 0 = none */
+	const char *doc;   /* bytes, NUL after them; NULL: no such row */
+	size_t doc_len;
+};
+
+struct stream_entry {
+	uint64_t seq; /* grows within a stream */
+	const char *subject;
+	int64_t at_ms;
+	const char *doc;
+	size_t doc_len;
+};
+
+struct store;
+struct txn;
+typedef int (*store_step)(struct txn *txn, void *arg, struct err *err);
+
+/* ---- inside a step ---- */
+/* Store time, one value per step, Unix ms on the store's guarded clock. */
+int64_t txn_now(const struct txn *txn);
+/* The next number of the deployment's counter (fences and incarnations). Never given twice, grows. */
+int txn_next(struct txn *txn, uint64_t *ret, struct err *err);
+/* Scratch memory that lives as long as the step. */
+struct arena *txn_arena(struct txn *txn);
+/* Sees the step's own writes. Absent: 0 with ret->doc = NULL. */
+int txn_get(struct txn *txn, enum store_table table, const char *key, struct store_row *ret, struct err *err);
+int txn_put(struct txn *txn, enum store_table table, const struct store_row *row, struct err *err);
+int txn_delete(struct txn *txn, enum store_table table, const char *key, struct err *err);
+/* Rows with 0 < due_ms <= upto in order of due; or of one group in order of key, after `after` ("" = from the start); or all, in
+ * order of key (group NULL). fn returning false ends the scan. Own writes of the step are not seen. */
+int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit,
+		 bool (*fn)(const struct store_row *row, void *arg), void *arg, struct err *err);
+int txn_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,
+	     bool (*fn)(const struct store_row *row, void *arg), void *arg, struct err *err);
+/* Named numbers whose changes commute (sessions of a target, …). */
+int txn_count_add(struct txn *txn, const char *name, int64_t delta, struct err *err);
+int txn_count_get(struct txn *txn, const char *name, int64_t *ret, struct err *err);
+/* Streams. An entry is there until acknowledged (REQUESTS), dropped (DEAD) or trimmed (EVENTS). */
+int txn_append(struct txn *txn, enum store_stream stream, const char *subject, const char *doc, size_t len, struct err *err);
+int txn_ack(struct txn *txn, enum store_stream stream, uint64_t seq, struct err *err);
+/* Acknowledges every entry of a subject. */
+int txn_ack_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err);
+int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit,
+		    bool (*fn)(const struct stream_entry *entry, void *arg), void *arg, struct err *err);
+int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
+	     struct err *err);
+
+/* ---- outside ---- */
+/* Runs a step; when it returns 0 its writes are durable. Blocks. ERR_STORE: the store is away or refused; nothing was written
+ * unless err->reason is "outcome_unknown". Never call from inside a step or with a lock held. */
+int store_update(struct store *store, store_step step, void *arg, struct err *err);
+/* A read-only step on a snapshot; writes are refused (ERR_INTERNAL). */
+int store_view(struct store *store, store_step step, void *arg, struct err *err);
+/* Conveniences. ret_doc is malloc'ed; NULL when absent. */
+int store_get(struct store *store, enum store_table table, const char *key, char **ret_doc, size_t *ret_len,
+	      struct err *err);
+/* Store time now, without a step; 0 or ERR_STORE. */
+int store_now(struct store *store, int64_t *ret_ms, struct err *err);
+const char *store_id(const struct store *store); /* random, made with the store */
+bool store_is_new(const struct store *store);    /* this open made it */
+/* True for SQLite: this process is the only one, so claims and operations of former processes are dead at once. */
+bool store_is_exclusive(const struct store *store);
+bool store_healthy(struct store *store, struct err *err);
+
+struct store_config {
+	const char *path;
+	const char *deployment;
+	const char *host_id; /* of this process, "name-random" */
+	unsigned readers;    /* connections for store_view, default 4 */
+};
+/* Locks the database (ERR_CONFIG: "… is in use by berthd pid N"), checks deployment and schema, migrates after a backup copy, opens
+ * or makes it. An unreadable or foreign database is refused with a sentence, never overwritten. */
+int store_open_sqlite(const struct store_config *config, struct store **ret, struct err *err);
+void store_close(struct store *store);
+
+/* What an implementation provides; see store/store.c for how steps are run on top. */
+struct store_ops;
+
+#endif
