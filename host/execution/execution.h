@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Executions: durable records, the queue, the runner, spool and outputs. Knows sessions; never HTTP.
+ *
+ * A record changes only by events of the transition table (transition.c); record, event and message are written in one step.
+ */
+#ifndef EXECUTION_EXECUTION_H
+#define EXECUTION_EXECUTION_H
+
+#include <stdbool.h>
+
+#include "blob/blob.h"
+#include "core/buf.h"
+#include "core/ident.h"
+#include "core/watch.h"
+#include "session/session.h"
+
+struct executions;
+
+struct executions_config {
+	const struct conf *conf;
+	struct store *store;
+	struct blob_store *blobs;
+	struct sessions *sessions;
+	struct watch *watch;
+	const char *host_id;
+};
+
+int executions_new(const struct executions_config *config, struct executions **ret, struct err *err);
+/* Takes over what the former process left (running -> reattach, queued and claimed -> run), then reads the queue. */
+int executions_start(struct executions *e, struct err *err);
+/* Stops reading; running commands are detached from after stop_grace; waiters are answered by their own deadline. */
+void executions_stop(struct executions *e, int64_t deadline_ns);
+void executions_free(struct executions *e);
+
+/* A create request, checked for shape by the API layer; the rest is checked here (ERR_INVALID_REQUEST names the field). */
+struct execution_create {
+	struct ident ident;
+	const char *session_id, *workflow_id; /* opaque labels or NULL */
+	const char *region;
+	const char *command_body;
+	size_t command_len;
+	const char *cwd, *env_ref, *stdin_ref, *command_path;
+	const char **artifact_paths;
+	size_t artifact_count;
+	int64_t timeout_seconds; /* 0 = default */
+	int64_t stdout_max, stderr_max; /* -1 = operator's limit */
+	bool keep_descendants;
+	const char *idempotency_key; /* or NULL */
+	char body_sha256[65];
+};
+
+/* Stores the record (durable when it returns 0) and starts or queues it. ret_id gets the id; *ret_replayed: the idempotency key
+ * answered with an earlier record. ERR_QUEUE_FULL, ERR_NO_TARGET, ERR_CONFLICT (key reused with another body). */
+int execution_create(struct executions *e, const struct execution_create *in, char ret_id[IDENT_ID_MAX + 1],
+		     bool *ret_replayed, struct err *err);
+
+/* Asks for cancel; *ret_done: the record is terminal now. */
+int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err);
+
+/* What a reader needs to know before it may see anything. */
+struct execution_head {
+	struct ident ident;
+	int64_t revision;
+	bool terminal;
+};
+int execution_head(struct executions *e, const char *id, struct execution_head *ret, struct err *err);
+/* The public record as JSON. preview > 0 adds `preview` with at most that many bytes (<= 64 KiB) of head and tail of each stream. */
+int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf, struct execution_head *ret_head,
+		     struct err *err);
+/* Items of a list, newest first: records without command_body. status NULL = any. workspace required, task may be NULL.
+ * *ret_next is malloc'ed or NULL. */
+int execution_list(struct executions *e, const char *workspace, const char *task, const char *status, const char *after,
+		   size_t limit, struct buf *buf, size_t *ret_count, char **ret_next, struct err *err);
+/* Watch key of a record: changes of it notify this key. "exec:<id>" into ret. */
+void execution_watch_key(const char *id, char ret_key[64]);
+
+/* Output, live or stored. Reads up to cap bytes at offset. *ret_len = 0 and *ret_end = false: nothing yet, wait on the watch key
+ * "out:<id>"; *ret_end = true: no byte will ever come at or after offset + *ret_len. Bytes are stable: the same offset gives the same bytes for
+ * the life of the record. stream: 1 stdout, 2 stderr. */
+struct output_reader;
+int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err);
+int output_read(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len, bool *ret_end,
+		struct err *err);
+/* Total size when it is final; ERR_NOT_FOUND (none yet) while the command is open. */
+int output_size(struct output_reader *reader, uint64_t *ret_size, struct err *err);
+void output_close(struct output_reader *reader);
+void output_watch_key(const char *id, char ret_key[64]);
+
+/* Counts for health and tests. */
+struct executions_stat {
+	unsigned running, queued, parked;
+};
+void executions_stat(struct executions *e, struct executions_stat *ret);
+
+#endif
