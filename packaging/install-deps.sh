@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs the distribution's packages that Berth is built with, or with an argument "tests" also those its tests need. Asks
+# nothing; does nothing when all are there.
+set -eu
+
+build="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libcurl4-openssl-dev libjson-c-dev libhiredis-dev
+libconfig-dev libsqlite3-dev libssl-dev libcmocka-dev ca-certificates"
+tests="python3 curl make g++ sqlite3 binutils libfaketime bzip2 xz-utils dpkg-dev procps"
+
+packages=$build
+[ "${1:-}" = tests ] && packages="$build $tests"
+
+missing=
+for package in $packages; do
+	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	echo "install-deps: this is not a Debian system; install the counterparts of:$missing" >&2
+	exit 1
+fi
+sudo=
+if [ "$(id -u)" != 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "install-deps: run as root, or install:$missing" >&2
+		exit 1
+	fi
+	sudo=sudo
+fi
+echo "install-deps: installing$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+	$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing; } >"$log" 2>&1
+then
+	cat "$log" >&2
+	echo "install-deps: could not install the packages above" >&2
+	exit 1
+fi

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One real berthd per test: its files, its processes, and the mock provider's own view of what lives.
+
+Nothing here sleeps for a fixed time to wait for something: wait_for() polls a condition with a limit.
+"""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("BERTH_BUILD", ROOT / "build" / "release"))
+TOKEN = "e2e-token-0123456789abcdef0123456789abcdef"
+# Sanitized daemons are slower; every limit below is multiplied by this.
+PATIENCE = float(os.environ.get("BERTH_PATIENCE", "1"))
+
+
+FULL = False  # set by run.py --full: the long matrices
+
+
+class Failure(AssertionError):
+    pass
+
+
+class Skipped(Exception):
+    """Raised by a test that cannot run here; the reason is printed."""
+
+
+def check(condition, *what):
+    if not condition:
+        raise Failure(" ".join(str(w) for w in what) or "condition is false")
+
+
+def equal(got, expected, what=""):
+    if got != expected:
+        raise Failure(f"{what}: got {got!r}, expected {expected!r}")
+
+
+def wait_for(condition, seconds=20, what="condition"):
+    """Polls until condition() is truthy and returns its value."""
+    end = time.monotonic() + seconds * PATIENCE
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise Failure(f"timed out after {seconds * PATIENCE:g} s waiting for {what}")
+        time.sleep(0.01)
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def text(self):
+        return self.body.decode()
+
+    def expect(self, *statuses):
+        if self.status not in statuses:
+            raise Failure(f"status {self.status}, expected {statuses}: {self.body[:400]!r}")
+        return self
+
+    def expect_error(self, status, word=None):
+        self.expect(status)
+        if word is not None:
+            equal(self.json["error"], word, "error word")
+        return self
+
+
+class Mock:
+    """What the mock provider itself says, read from its files (docs/mock.md)."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root)
+
+    def sessions(self):
+        base = self.root / "sessions"
+        found = {}
+        if base.is_dir():
+            for entry in base.iterdir():
+                try:
+                    text = (entry / "session").read_text()
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                found[entry.name] = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        return found
+
+    def count(self, op):
+        try:
+            text = (self.root / "counters").read_text()
+        except FileNotFoundError:
+            return 0
+        for line in text.splitlines():
+            parts = line.replace("\0", "").split()
+            if len(parts) == 2 and parts[0] == op:
+                return int(parts[1])
+        return 0
+
+    def faults(self, *lines):
+        path = self.root / "faults"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        temporary.write_text("".join(line + "\n" for line in lines))
+        temporary.rename(path)
+
+    def work(self, ref):
+        return self.root / "sessions" / ref / "work"
+
+
+class Berth:
+    def __init__(self, name="e2e", mock="", conf="", target="", env=None, tokens=None, faketime=None):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"berth-{name}-"))
+        self.state = self.dir / "state"
+        self.state.mkdir(mode=0o700)
+        self.env = dict(env or {})
+        self.proc = None
+        self.port = None
+        self.log_path = self.dir / "berthd.log"
+        self.mock = Mock(self.dir / "provider")
+        self.mock.root.mkdir()
+        self.tokens = tokens or [("all", TOKEN, ["execution.create", "execution.read", "execution.cancel", "file.read",
+                                                "file.write", "artifact.read", "artifact.write", "session.read",
+                                                "session.delete", "metrics", "admin"], ["*"])]
+        self.conf_text, self.mock_text, self.target_text = conf, mock, target
+        self.faketime = faketime
+        self.write_conf()
+
+    # ---- files ----
+    def write_conf(self):
+        conf = self.dir / "berth.conf"
+        groups = []
+        for name, secret, scopes, workspaces in self.tokens:
+            path = self.dir / f"{name}.token"
+            path.write_text(secret + "\n")
+            path.chmod(0o600)
+            quoted = lambda words: ", ".join(f'"{w}"' for w in words)
+            groups.append(f'{{ name = "{name}"; secret = "file:{path}"; scopes = [ {quoted(scopes)} ]; '
+                          f'workspaces = [ {quoted(workspaces)} ]; }}')
+        conf.write_text(
+            f'deployment = "e2e";\nstate_dir = "{self.state}";\nplugin_dir = "{BUILD}/lib/berth/plugins";\n'
+            f'helper_dir = "{BUILD}/bin";\nhttp: {{ port = 0; }};\nlog: {{ level = "debug"; }};\n'
+            f'tokens = ( {", ".join(groups)} );\n{self.conf_text}\n')
+        providers = self.dir / "providers.d"
+        providers.mkdir(exist_ok=True)
+        if not any(providers.iterdir()):
+            (providers / "10-mock.conf").write_text(
+                f'provider = "mock";\nname = "mock";\n{self.target_text}\n'
+                f'config: {{ root = "{self.mock.root}"; {self.mock_text} }};\n')
+        return conf
+
+    # ---- the process ----
+    def start(self, wait=True, expect_exit=None):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("SANDBOX_", "BERTH_", "REDIS_"))}
+        env.update(self.env)
+        if self.faketime:
+            env.update(self.faketime)
+        (self.state / "port").unlink(missing_ok=True)
+        log = open(self.log_path, "ab")
+        self.proc = subprocess.Popen([str(BUILD / "bin" / "berthd"), "-c", str(self.dir / "berth.conf")],
+                                     stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd="/")
+        log.close()
+        if expect_exit is not None:
+            equal(self.proc.wait(timeout=30 * PATIENCE), expect_exit, "exit code of berthd")
+            self.proc = None
+            return self
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self):
+        def ready():
+            if self.proc.poll() is not None:
+                raise Failure(f"berthd exited with {self.proc.returncode}: {self.log()[-2000:]}")
+            try:
+                self.port = int((self.state / "port").read_text())
+                return self.request("GET", "/health").status == 200
+            except (FileNotFoundError, ValueError, OSError, http.client.HTTPException):
+                return False
+        wait_for(ready, 30, "berthd to be ready")
+        return self
+
+    def kill9(self):
+        self.proc.send_signal(signal.SIGKILL)
+        self.proc.wait()
+        self.proc = None
+
+    def wait_dead(self, seconds=30):
+        try:
+            code = self.proc.wait(timeout=seconds * PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise Failure("berthd did not end")
+        self.proc = None
+        return code
+
+    def stop(self):
+        if self.proc is None:
+            return None
+        self.proc.terminate()
+        return self.wait_dead()
+
+    def restart(self):
+        self.kill9()
+        return self.start()
+
+    def close(self):
+        if self.proc is not None:
+            self.proc.kill()
+            self.proc.wait()
+            self.proc = None
+        kill_under(self.mock.root)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def log(self):
+        try:
+            return self.log_path.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    # ---- HTTP ----
+    def request(self, method, path, body=None, token=TOKEN, headers=None, timeout=120, **query):
+        query = {k: v for k, v in query.items() if v is not None}
+        if query:
+            path += ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
+        head = dict(headers or {})
+        if token is not None:
+            head.setdefault("Authorization", "Bearer " + token)
+        if isinstance(body, (dict, list)):
+            body = json.dumps(body).encode()
+            head.setdefault("Content-Type", "application/json")
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * PATIENCE)
+        try:
+            connection.request(method, path, body=body, headers=head)
+            response = connection.getresponse()
+            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path, **kw):
+        return self.request("GET", path, **kw)
+
+    def raw(self, data, timeout=10):
+        """Sends bytes as they are; returns everything until the server closes or falls silent."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
+            s.sendall(data)
+            s.settimeout(timeout)
+            out = b""
+            try:
+                while True:
+                    piece = s.recv(65536)
+                    if not piece:
+                        break
+                    out += piece
+                    head, _, rest = out.partition(b"\r\n\r\n")
+                    match = re.search(rb"(?i)content-length: *(\d+)", head)
+                    if match and len(rest) >= int(match[1]):
+                        break
+            except (socket.timeout, ConnectionResetError):
+                pass
+            return out
+
+    # ---- executions ----
+    def create(self, task, command, workspace="w", wait=None, headers=None, token=TOKEN, region=None, **fields):
+        body = {"workspace_id": workspace, "task_id": task, "command": {"command_body": command, **fields}}
+        if region is not None:
+            body["runtime"] = {"region": region}
+        return self.request("POST", "/sandbox/executions", body, headers=headers, token=token, wait=wait)
+
+    def run(self, task, command, workspace="w", limit=60, **fields):
+        """Runs to the terminal record."""
+        record = self.create(task, command, workspace, wait="30s", **fields).expect(200, 202).json
+        return self.finish(record["id"], limit)
+
+    def finish(self, execution_id, limit=60):
+        end = time.monotonic() + limit * PATIENCE
+        while True:
+            record = self.get(f"/sandbox/executions/{execution_id}").expect(200).json
+            if record["status"] in ("completed", "failed", "cancelled"):
+                return record
+            if time.monotonic() > end:
+                raise Failure(f"execution {execution_id} still {record['status']} after {limit} s")
+            try:
+                self.get(f"/sandbox/executions/{execution_id}", wait="5s", revision=record["revision"])
+            except OSError:
+                time.sleep(0.05)
+
+    def record(self, execution_id):
+        return self.get(f"/sandbox/executions/{execution_id}").expect(200).json
+
+    def output(self, execution_id, stream="stdout"):
+        return self.get(f"/sandbox/executions/{execution_id}/{stream}").expect(200, 206).body
+
+    def sh(self, task, command, code=0, **fields):
+        """Runs, checks the exit code, returns stdout."""
+        record = self.run(task, command, **fields)
+        if record["status"] != "completed" or record["result"]["exit_code"] != code:
+            raise Failure(f"{command!r}: {record['status']} {record.get('result')} {record.get('error')} "
+                          f"stderr {self.output(record['id'], 'stderr')[-300:]!r}")
+        return self.output(record["id"])
+
+    def teardown(self, task, workspace="w", force=None, wait=None):
+        return self.request("DELETE", f"/sandbox/task/{task}", workspace_id=workspace, force=force, wait=wait)
+
+    def task(self, task, workspace="w"):
+        return self.get(f"/sandbox/task/{task}", workspace_id=workspace)
+
+    def put_file(self, task, path, data, workspace="w", mode="0644", **query):
+        return self.request("PUT", "/sandbox/file-content", data, workspace_id=workspace, task_id=task, path=path,
+                            mode=mode, **query)
+
+    def get_file(self, task, path, workspace="w", **query):
+        return self.get("/sandbox/file-content", workspace_id=workspace, task_id=task, path=path, **query)
+
+    def sessions_of(self, task, workspace="w"):
+        return [ref for ref, s in self.mock.sessions().items()
+                if s.get("workspace_id") == workspace and s.get("task_id") == task]
+
+    def ctl(self, *args, stdin=None, timeout=120, env=None, text=False):
+        environment = dict(os.environ, BERTH_ADDRESS=f"http://127.0.0.1:{self.port}", BERTH_TOKEN=TOKEN, **(env or {}))
+        return subprocess.run([str(BUILD / "bin" / "berthctl"), *args], input=stdin, capture_output=True,
+                              timeout=timeout * PATIENCE, env=environment, text=text)
+
+    # ---- failpoints ----
+    def failpoints(self, *lines):
+        """Arms failpoints for the next start (and while it runs)."""
+        path = self.dir / "failpoints"
+        path.write_text("".join(line + "\n" for line in lines))
+        self.env["BERTH_FAILPOINTS"] = str(path)
+
+    def failpoint_hits(self):
+        try:
+            return (self.dir / "failpoints.hit").read_text().split("\n")[:-1]
+        except FileNotFoundError:
+            return []
+
+
+def kill_under(root):
+    """Kills whatever a test left running with its working directory or environment under root."""
+    root = str(root)
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                cwd = os.readlink(f"/proc/{entry}/cwd")
+                command = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace")
+            except OSError:
+                continue
+            if cwd.startswith(root) or root in command:
+                try:
+                    os.kill(int(entry), signal.SIGKILL)
+                except OSError:
+                    pass
+
+
+def in_parallel(count, function):
+    """Runs function(0..count-1) on threads; returns results in order, raises the first failure."""
+    results, failures = [None] * count, []
+
+    def one(i):
+        try:
+            results[i] = function(i)
+        except BaseException as failure:  # noqa: B902 - reported below
+            failures.append(failure)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+def settled(berth, seconds=20):
+    """Waits until the provider's live sessions equal the bindings: the pass rule of every test."""
+    def same():
+        answer = berth.request("POST", "/admin/verify")
+        return answer.status == 200 and answer.json.get("ok")
+    wait_for(same, seconds, "provider sessions = bindings")

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the end-to-end tests: every function test_* of the modules beside this file.
+
+A test takes one argument, a function that makes a Berth (harness.py); what it made is closed for it. Exits 1 on a failure and
+ends with "N passed, N failed, N skipped".
+"""
+
+import argparse
+import importlib
+import pathlib
+import queue
+import sys
+import threading
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import harness  # noqa: E402
+
+
+def collect(patterns):
+    tests = []
+    for path in sorted(pathlib.Path(__file__).resolve().parent.glob("test_*.py")):
+        module = importlib.import_module(path.stem)
+        for name, function in vars(module).items():
+            full = f"{path.stem[5:]}.{name[5:]}"
+            if name.startswith("test_") and callable(function) and (
+                    not patterns or any(p in full for p in patterns)):
+                tests.append((full, function, getattr(module, "ALONE", False)))
+    return tests
+
+
+def run_one(name, function, keep):
+    made = []
+
+    def make(**kw):
+        berth = harness.Berth(name=name.split(".")[1][:24], **kw)
+        made.append(berth)
+        return berth
+
+    start = time.monotonic()
+    try:
+        function(make)
+        outcome, text = "ok", ""
+    except harness.Skipped as skip:
+        outcome, text = "skip", str(skip)
+    except Exception:
+        outcome = "FAIL"
+        text = traceback.format_exc()
+        for berth in made:
+            text += f"\n--- log of {berth.dir} ---\n" + "\n".join(berth.log().splitlines()[-40:])
+    finally:
+        for berth in made:
+            sanitized = [line for line in berth.log().splitlines()
+                         if "ERROR: AddressSanitizer" in line or "WARNING: ThreadSanitizer" in line
+                         or "runtime error:" in line or "ERROR: LeakSanitizer" in line]
+            if sanitized and outcome == "ok":
+                log = berth.log()
+                at = log.find(sanitized[0])
+                outcome, text = "FAIL", "sanitizer report\n" + log[at:at + 6000]
+            if not (keep and outcome == "FAIL"):
+                berth.close()
+    return outcome, text, time.monotonic() - start
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("patterns", nargs="*", help="run only tests whose name holds one of these")
+    parser.add_argument("-j", type=int, default=3, help="tests at once")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--full", action="store_true", help="the long matrices too")
+    parser.add_argument("--keep", action="store_true", help="keep the files of failed tests")
+    args = parser.parse_args()
+    harness.FULL = args.full
+    tests = collect(args.patterns)
+    if args.list:
+        for name, *_ in tests:
+            print(name)
+        return 0
+    counts = {"ok": 0, "FAIL": 0, "skip": 0}
+    lock = threading.Lock()
+
+    def report(name, outcome, text, seconds):
+        with lock:
+            counts[outcome] += 1
+            print(f"{outcome:4} {name} ({seconds:.1f} s){': ' + text if outcome == 'skip' else ''}", flush=True)
+            if outcome == "FAIL":
+                print(text, flush=True)
+
+    def work(todo):
+        while True:
+            try:
+                name, function = todo.get_nowait()
+            except queue.Empty:
+                return
+            report(name, *run_one(name, function, args.keep))
+
+    for alone in (False, True):
+        todo = queue.Queue()
+        for name, function, is_alone in tests:
+            if is_alone == alone:
+                todo.put((name, function))
+        threads = [threading.Thread(target=work, args=(todo,)) for _ in range(1 if alone else args.j)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+    return 1 if counts["FAIL"] or not sum(counts.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The suites of tests/run.sh: one row each. Counts every single test of every suite and ends with "N passed, N failed"."""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PATIENCE = {"release": "1", "debug": "1", "asan": "3", "tsan": "4"}
+SANITIZER_ENV = {
+    "ASAN_OPTIONS": "abort_on_error=0:detect_leaks=1:halt_on_error=1:exitcode=99",
+    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/sanitizers/lsan.supp:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/sanitizers/tsan.supp:halt_on_error=0:exitcode=66:second_deadlock_stack=1",
+}
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.failures = []
+
+    def add(self, name, passed, failed, skipped=0):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+        if failed:
+            self.failures.append(name)
+
+
+def run(command, env, limit):
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit,
+                              stdin=subprocess.DEVNULL)
+        return done.returncode, done.stdout + done.stderr, time.monotonic() - start
+    except subprocess.TimeoutExpired as expired:
+        out = b"".join(x for x in (expired.stdout, expired.stderr) if x).decode(errors="replace")
+        return -1, out + f"\ntimed out after {limit} s", time.monotonic() - start
+
+
+def unit(ctx):
+    """cmocka programs: every test case counts."""
+    programs = sorted((ctx.build / "tests" / "unit").glob("unit_*"))
+    if not programs:
+        ctx.tally.add("unit", 0, 1)
+        print("FAIL unit: no programs were built")
+    for program in programs:
+        code, out, seconds = run([str(program)], dict(ctx.env, CMOCKA_MESSAGE_OUTPUT="TAP"), 900)
+        passed = len(re.findall(r"^ok ", out, re.M))
+        skipped = len(re.findall(r"^ok .*# SKIP", out, re.M))
+        failed = len(re.findall(r"^not ok ", out, re.M))
+        if code != 0 and failed == 0 or passed + failed == 0:
+            failed += 1
+        ctx.tally.add(program.name, passed - skipped, failed, skipped)
+        print(f"{'FAIL' if failed else 'ok  '} {program.name}: {passed - skipped} passed, {failed} failed, "
+              f"{skipped} skipped ({seconds:.1f} s)", flush=True)
+        if failed:
+            print(out[-12000:], flush=True)
+
+
+def checks(ctx):
+    """Checks of the tree: every check and its self-test (a planted violation must be found) counts."""
+    for script in sorted((ROOT / "tests" / "unit").glob("check_*.py")):
+        for arguments in ([], ["--self-test"]):
+            name = " ".join([script.name, *arguments])
+            code, out, seconds = run([sys.executable, str(script), *arguments], ctx.env, 300)
+            ctx.tally.add(name, code == 0, code != 0)
+            print(f"{'ok  ' if code == 0 else 'FAIL'} {name} ({seconds:.1f} s)", flush=True)
+            if code:
+                print(out[-6000:], flush=True)
+
+
+def e2e(ctx, patterns=()):
+    """Real daemons; see tests/e2e/run.py."""
+    command = [sys.executable, str(ROOT / "tests" / "e2e" / "run.py"), "-j", str(ctx.jobs), *patterns]
+    if ctx.full:
+        command.append("--full")
+    process = subprocess.Popen(command, env=ctx.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", stdin=subprocess.DEVNULL)
+    last = ""
+    for line in process.stdout:
+        last = line.strip() or last
+        if not re.match(r"^\d+ passed, \d+ failed", line):
+            print(line, end="", flush=True)
+    process.wait()
+    match = re.match(r"^(\d+) passed, (\d+) failed, (\d+) skipped", last)
+    if match:
+        ctx.tally.add("e2e", int(match[1]), int(match[2]), int(match[3]))
+    else:
+        ctx.tally.add("e2e (ended early)", 0, 1)
+
+
+SUITES = [
+    # name, function, sentence
+    ("checks", checks, "layers, secrets, headers: rules that the tree itself must keep"),
+    ("unit", unit, "unit and component tests (cmocka), hostile plugins included"),
+    ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="tests/run.sh")
+    parser.add_argument("suite", nargs="*", help="suites to run (default: all); e2e:WORD runs the e2e tests whose name holds WORD")
+    parser.add_argument("--list", action="store_true", help="list the suites and stop")
+    parser.add_argument("--preset", default="release", choices=sorted(PATIENCE))
+    parser.add_argument("--full", action="store_true", help="the long matrices too")
+    parser.add_argument("-j", dest="jobs", type=int, default=3, help="end-to-end tests at once")
+    args = parser.parse_args()
+    if args.list:
+        for name, _, sentence in SUITES:
+            print(f"{name:10} {sentence}")
+        return 0
+
+    known = {name: function for name, function, _ in SUITES}
+    wanted = args.suite or [name for name, _, _ in SUITES]
+    for word in wanted:
+        if word.split(":")[0] not in known:
+            print(f"run.sh: no suite '{word}'; there are {', '.join(known)}", file=sys.stderr)
+            return 2
+
+    class Context:
+        build = ROOT / "build" / args.preset
+        env = dict(os.environ, **SANITIZER_ENV, BERTH_BUILD=str(ROOT / "build" / args.preset), BERTH_PATIENCE=PATIENCE[args.preset])
+        full = args.full
+        jobs = args.jobs
+        tally = Tally()
+
+    for word in wanted:
+        name, _, pattern = word.partition(":")
+        print(f"== {word}", flush=True)
+        if pattern:
+            known[name](Context, [pattern])
+        else:
+            known[name](Context)
+    tally = Context.tally
+    for name in tally.failures:
+        print(f"failed: {name}")
+    skipped = f", {tally.skipped} skipped" if tally.skipped else ""
+    print(f"{tally.passed} passed, {tally.failed} failed{skipped}")
+    return 1 if tally.failed or not tally.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
