@@ -9,5 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#pragma GCC poison strcpy strcat sprintf vsprintf strtok gmtime localtime rand srand system popen atoi atol alloca gets
+#undef alloca /* a macro in the C library's headers; poisoning one warns */
+#pragma GCC poison strcpy strcat sprintf vsprintf strtok gmtime localtime system popen atoi atol alloca gets
+
+/* Not poisoned: libcrypto's headers use these words as names of parameters. Calling them does not compile. */
+extern int rand(void) __attribute__((error("use secret_random")));
+extern void srand(unsigned) __attribute__((error("use secret_random")));
+
 #endif

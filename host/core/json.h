@@ -8,6 +8,7 @@
 #define CORE_JSON_H
 
 #include <json-c/json_object.h>
+#include <json-c/linkhash.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -18,8 +18,12 @@ struct log_field {
 	int64_t num;
 	size_t len; /* of str; SIZE_MAX = strlen */
 };
-#define KS(k, s) ((struct log_field){.key = (k), .str = (s) ? (s) : "", .len = SIZE_MAX})
-#define KB(k, p, n) ((struct log_field){.key = (k), .str = (p) ? (p) : "", .len = (n)})
+static inline const char *log_text(const char *str)
+{
+	return str ? str : "";
+}
+#define KS(k, s) ((struct log_field){.key = (k), .str = log_text(s), .len = SIZE_MAX})
+#define KB(k, p, n) ((struct log_field){.key = (k), .str = log_text(p), .len = (n)})
 #define KI(k, i) ((struct log_field){.key = (k), .num = (int64_t)(i)})
 
 void log_init(enum log_level least, enum log_format format);

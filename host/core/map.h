@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash map from string to pointer. Keys are copied; values belong to the caller. Not thread-safe. */
+/* A map from string to pointer, in the order of the keys. Keys are copied; values belong to the caller. Not thread-safe. */
 #ifndef CORE_MAP_H
 #define CORE_MAP_H
 

@@ -19,8 +19,10 @@ struct watch_waiter {
 	 * block. timed_out tells the reason. */
 	void (*fire)(struct watch_waiter *waiter, bool timed_out);
 	void *arg;
-	int64_t deadline_ns;
+	int64_t deadline_ns; /* INT64_MAX = never */
 	bool added;
+	/* Private to watch.c: place among the deadlines. */
+	struct watch_waiter *child, *sibling, *before;
 };
 
 struct watch *watch_new(void); /* starts its timer thread */
