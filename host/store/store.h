@@ -28,6 +28,7 @@
 	X(META, "meta")           /* store id, clock, schema */      \
 	X(TASK, "tasks")          /* key ws/task; group ws */        \
 	X(EXECUTION, "executions") /* key id; group ws/task */       \
+	X(EXECUTION_INDEX, "execution_index") /* key id; group ws: lists of a workspace */ \
 	X(COMMAND, "commands")    /* key id: body, written once */   \
 	X(CLAIM, "claims")        /* key id: private part of an open execution */ \
 	X(IDEMPOTENCY, "idempotency") /* key ws/task/key */          \
