@@ -31,12 +31,13 @@ struct idle {
 struct pool {
 	unsigned magic;
 	char name[16];
-	unsigned max_threads, max_queued;
+	unsigned max_threads;
 	struct lock lock;
 	struct cond left; /* a worker left */
 	/* Below: under lock. */
 	struct idle *idle; /* the one that began to wait last is woken first, so that the others grow old and leave */
 	unsigned threads, busy;
+	int64_t idle_ms;
 	unsigned first, queued; /* of the ring */
 	unsigned ring_size;
 	unsigned started; /* ever; numbers the names */
@@ -60,7 +61,7 @@ struct pool *pool_new(const char *name, unsigned max_threads, unsigned max_queue
 	pool->magic = MAGIC;
 	snprintf(pool->name, sizeof(pool->name), "%s", name);
 	pool->max_threads = max_threads;
-	pool->max_queued = max_queued;
+	pool->idle_ms = IDLE_MS;
 	pool->ring_size = (unsigned)ring_size;
 	lock_init(&pool->lock, LOCK_POOL);
 	cond_init(&pool->left);
@@ -100,7 +101,7 @@ static void idle_wake_locked(struct pool *pool)
 /* False when the worker should leave. */
 static bool wait_for_job_locked(struct pool *pool)
 {
-	int64_t deadline = clock_after_ms(IDLE_MS);
+	int64_t deadline = clock_after_ms(pool->idle_ms);
 	bool in_time = true;
 
 	while (pool->queued == 0 && !pool->stopping && in_time) {
@@ -217,6 +218,23 @@ unsigned pool_queued(struct pool *pool)
 
 	lock_drop(&pool->lock);
 	return queued;
+}
+
+unsigned pool_threads(struct pool *pool)
+{
+	lock_take(&pool->lock);
+
+	unsigned threads = pool->threads;
+
+	lock_drop(&pool->lock);
+	return threads;
+}
+
+void pool_set_idle_ms(struct pool *pool, int64_t ms)
+{
+	lock_take(&pool->lock);
+	pool->idle_ms = ms;
+	lock_drop(&pool->lock);
 }
 
 bool pool_stop(struct pool *pool, int64_t deadline_ns)

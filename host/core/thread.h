@@ -64,6 +64,8 @@ struct pool *pool_new(const char *name, unsigned max_threads, unsigned max_queue
 int pool_submit(struct pool *pool, void (*fn)(void *), void *arg);
 unsigned pool_busy(struct pool *pool);   /* threads running a job now */
 unsigned pool_queued(struct pool *pool);
+unsigned pool_threads(struct pool *pool); /* working or idle */
+void pool_set_idle_ms(struct pool *pool, int64_t ms); /* instead of 10 s, for threads that begin to wait from now on */
 /* Refuses new jobs, runs what is queued, joins; false when something still runs at deadline_ns. */
 bool pool_stop(struct pool *pool, int64_t deadline_ns);
 void pool_free(struct pool *pool);
