@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loading the configuration: defaults, the main file, the files of providers.d beside it in the order of their names, the
+ * environment, then the checks. Main thread at start; the result is constant.
+ */
+#include "conf/conf.h"
+
+#include <dirent.h>
+#include <errno.h>
+
+#include "conf/internal.h"
+#include "core/log.h"
+
+#define PATH_LEN_MAX 4096
+
+struct load {
+	struct conf_source *source;
+	struct conf *conf;
+};
+
+static int read_targets(const struct load *load, config_setting_t *list, struct err *err)
+{
+	char where[CONF_WHERE_MAX];
+	int rc = 0;
+
+	conf_where(load->source, list, where);
+	if (!config_setting_is_list(list))
+		return err_set(err, ERR_CONFIG, "%s: targets: expected a list of groups", where);
+	for (int i = 0; !rc && i < config_setting_length(list); i++)
+		rc = conf_read_target(load->source, config_setting_get_elem(list, (unsigned)i), load->conf, err);
+	return rc;
+}
+
+static bool take_list(const char *key, config_setting_t *setting, void *arg, int *ret_rc, struct err *err)
+{
+	const struct load *load = arg;
+
+	if (!strcmp(key, "tokens"))
+		*ret_rc = conf_read_tokens(load->source, setting, load->conf, err);
+	else if (!strcmp(key, "targets"))
+		*ret_rc = read_targets(load, setting, err);
+	else
+		return false;
+	return true;
+}
+
+static int read_main(struct conf *conf, struct err *err)
+{
+	struct conf_source source;
+	struct load load = {.source = &source, .conf = conf};
+	int rc = conf_source_open(&source, conf->file, err);
+
+	if (rc)
+		return rc;
+	rc = conf_apply_group(&source, conf_options, config_root_setting(&source.config), conf, take_list, &load, err);
+	conf_source_close(&source);
+	return rc;
+}
+
+static int read_provider_file(struct conf *conf, const char *path, struct err *err)
+{
+	struct conf_source source;
+	int rc = conf_source_open(&source, path, err);
+
+	if (rc)
+		return rc;
+	rc = conf_read_target(&source, config_root_setting(&source.config), conf, err);
+	conf_source_close(&source);
+	return rc;
+}
+
+static int is_conf_file(const struct dirent *entry)
+{
+	size_t len = strlen(entry->d_name);
+
+	return entry->d_name[0] != '.' && len > 5 && !strcmp(entry->d_name + len - 5, ".conf");
+}
+
+/* By bytes, not by the locale's order. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int read_providers(struct conf *conf, struct err *err)
+{
+	char dir[PATH_LEN_MAX], path[PATH_LEN_MAX + 256];
+	const char *slash = strrchr(conf->file, '/');
+	struct dirent **entries = NULL;
+	int count, rc = 0;
+
+	if (snprintf(dir, sizeof(dir), "%.*sproviders.d", slash ? (int)(slash - conf->file + 1) : 0, conf->file) >=
+	    (int)sizeof(dir))
+		return err_set(err, ERR_CONFIG, "%.80s…: the path is too long", conf->file);
+	count = scandir(dir, &entries, is_conf_file, by_name);
+	if (count < 0)
+		return errno == ENOENT ? 0 : err_set(err, ERR_CONFIG, "%s: cannot be read: %s", dir, strerror(errno));
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
+		if (!rc)
+			rc = read_provider_file(conf, path, err);
+		free(entries[i]);
+	}
+	free(entries);
+	return rc;
+}
+
+static int add_dev_token(struct conf *conf, struct err *err)
+{
+	static const char hex[] = "0123456789abcdef";
+	unsigned char random[32];
+	char text[2 * sizeof(random)];
+	struct secret *secret;
+
+	secret_random(random, sizeof(random));
+	for (size_t i = 0; i < sizeof(random); i++) {
+		text[2 * i] = hex[random[i] >> 4];
+		text[2 * i + 1] = hex[random[i] & 15];
+	}
+	secret = secret_new(text, sizeof(text));
+	secret_wipe(random, sizeof(random));
+	secret_wipe(text, sizeof(text));
+	if (!secret)
+		return err_set(err, ERR_NOMEM, "memory is out");
+	return conf_add_token(conf, "dev", "--dev", secret, (1u << SCOPE_COUNT) - 1, err);
+}
+
+int conf_load(const char *path, bool dev, struct conf **ret, struct err *err)
+{
+	struct conf *conf = calloc(1, sizeof(*conf));
+	struct err local = {0};
+	int rc = ERR_NOMEM;
+
+	if (!err)
+		err = &local;
+	if (!conf || !(conf->file = strdup(path))) {
+		err_set(err, rc, "memory is out");
+		goto out;
+	}
+	if ((rc = conf_apply_defaults(conf_options, conf, err)) || (rc = read_main(conf, err)) ||
+	    (rc = read_providers(conf, err)) || (rc = conf_apply_environment(conf, err)) ||
+	    (rc = conf_check(conf, dev, err)))
+		goto out;
+	if (dev && (rc = add_dev_token(conf, err)))
+		goto out;
+	if (!conf->token_count)
+		log_warn("no token is configured: every request that needs one is refused", KS("file", path));
+	*ret = conf;
+	conf = NULL;
+out:
+	conf_free(conf);
+	return rc;
+}
+
+static void free_rows(const struct option_row *rows, void *base)
+{
+	for (const struct option_row *row = rows; row->key; row++) {
+		char *text;
+
+		if (row->type != OPTION_STRING && row->type != OPTION_WORD)
+			continue;
+		memcpy(&text, (char *)base + row->off, sizeof(text));
+		free(text);
+	}
+}
+
+static void free_target(struct conf_target *target)
+{
+	free_rows(conf_target_options, target);
+	free(target->file);
+	for (size_t i = 0; i < target->setting_count; i++) {
+		free(target->settings[i].key);
+		free(target->settings[i].value);
+		free(target->settings[i].where);
+	}
+	free(target->settings);
+}
+
+static void free_token(struct conf_token *token)
+{
+	free(token->name);
+	secret_free(token->secret);
+	for (size_t i = 0; i < token->workspace_count; i++)
+		free(token->workspaces[i]);
+	free(token->workspaces);
+}
+
+void conf_free(struct conf *conf)
+{
+	if (!conf)
+		return;
+	for (size_t i = 0; i < conf->target_count; i++)
+		free_target(&conf->targets[i]);
+	for (size_t i = 0; i < conf->token_count; i++)
+		free_token(&conf->tokens[i]);
+	free(conf->targets);
+	free(conf->tokens);
+	free_rows(conf_options, conf);
+	free(conf->file);
+	free(conf);
+}
