@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the supervised*.c files share. */
+#ifndef SUPERVISED_INTERNAL_H
+#define SUPERVISED_INTERNAL_H
+
+#include <berth/supervised.h>
+
+#include "localfs_errno.h"
+#include "supervised_files.h"
+
+#define SUP_ID_MAX 128u
+
+/* One operation on one execution id. */
+struct sup_op {
+	const struct berth_host *host;
+	struct berth_call *call;
+	const struct berth_sup *sup;
+	char id[SUP_ID_MAX + 1];
+	uint32_t attempt; /* once attempt_fd is open */
+	int id_fd;      /* <run_dir>/<id>; -1 = not open */
+	int attempt_fd; /* <run_dir>/<id>/<attempt> */
+	int wake_fd;    /* FIFO, read end */
+	uint64_t offset[2];
+};
+
+/* supervised.c */
+int32_t sup_op_init(struct sup_op *op, const struct berth_host *host, struct berth_call *call,
+		    const struct berth_sup *sup, const struct berth_str *execution_id);
+void sup_op_fini(struct sup_op *op);
+/* 0 or a negative errno. */
+int sup_op_open_id(struct sup_op *op, int create);
+int sup_op_open_attempt(struct sup_op *op, uint32_t attempt);
+/* Removes <attempt> and what is in it. */
+int sup_op_drop_attempt(struct sup_op *op, const char *attempt);
+
+/* supervised_start.c: writes the attempt's files and launches; OK = a supervisor has been forked. */
+int32_t sup_start(struct sup_op *op, const struct berth_command *command);
+/* Runs the helper to its end; returns its exit code or a negative errno. */
+int sup_helper(const char *helper, char *const argv[], int64_t deadline_ns);
+
+/* supervised_env.c: the environment file's bytes, heap; INVALID with reason env. */
+int32_t sup_env_build(struct sup_op *op, const struct berth_command *command, char **ret_bytes, size_t *ret_len);
+
+/* supervised_follow.c: streams output until the status is there. look: 1 = look before the first wait. */
+int32_t sup_follow(struct sup_op *op, int look);
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kill-all: ends every process that any supervisor of a run directory still holds, for the release of a session. Asks
+ * the supervisors first, since only they can prove that their tree is gone; ends the trees of those that do not answer
+ * from outside, and what a killed supervisor left by its session. Ids that have not started are poisoned, so that no
+ * late start slips through. Must never signal by number alone.
+ */
+#include "sup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define MS INT64_C(1000000)
+/* How long a supervisor may take over its own tree (it gives itself 5 s) before it is done from outside. */
+#define PATIENCE_NS (6000 * MS)
+#define ROUND_MS 20
+
+struct round {
+	int dir;
+	const char *only; /* NULL = every id */
+	bool impatient;
+	bool failed;  /* an id could not be looked at */
+	size_t alive; /* processes seen in this round */
+	struct sup_started wait; /* one supervisor to wait for; pid 0 = none */
+};
+
+/* Members of a dead supervisor's session. The session's number cannot be reused while one of them lives; the leader's
+ * start time tells a later session with the same number. */
+static void end_session(struct round *r, const struct sup_started *started)
+{
+	struct dirent *entry;
+	struct sup_proc info;
+	DIR *proc;
+
+	if (started->leader <= 0)
+		return;
+	if (sup_proc_read(started->leader, &info) == 0 && info.start != started->leader_start)
+		return;
+	proc = opendir("/proc");
+	while (proc && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid <= 0 || sup_proc_read(pid, &info) < 0 || info.session != started->leader ||
+		    info.start < started->leader_start || info.state == 'Z' || info.state == 'X')
+			continue;
+		sup_signal_exact(pid, info.start, SIGKILL);
+		r->alive++;
+	}
+	if (proc)
+		closedir(proc);
+}
+
+/* The supervisor is stopped or stuck. Its tree first: once it is gone nobody can find it. */
+static void end_from_outside(const struct sup_started *started)
+{
+	struct tree tree = {.root = started->pid};
+
+	if (sup_signal_exact(started->pid, started->start, SIGSTOP) < 0)
+		return;
+	tree_kill(&tree, sup_now_ns() + 1000 * MS);
+	if (tree.count == 0)
+		sup_signal_exact(started->pid, started->start, SIGKILL);
+	tree_fini(&tree);
+}
+
+static void end_started(struct round *r, const struct sup_started *started)
+{
+	char boot[SUP_BOOT_MAX];
+
+	if (sup_boot_id(boot, sizeof(boot)) < 0 || strcmp(boot, started->boot) != 0)
+		return;
+	if (!sup_alive(started->pid, started->start)) {
+		end_session(r, started);
+		return;
+	}
+	r->alive++;
+	r->wait = *started;
+	if (r->impatient) {
+		end_from_outside(started);
+		return;
+	}
+	sup_signal_exact(started->pid, started->start, SIGUSR1);
+	sup_signal_exact(started->pid, started->start, SIGCONT);
+}
+
+static void end_id(struct round *r, const char *id)
+{
+	struct sup_started started;
+	int fd = openat(r->dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int rc;
+
+	if (fd < 0) {
+		r->failed |= errno != ENOENT && errno != ENOTDIR && errno != ELOOP;
+		return;
+	}
+	rc = sup_started_read(fd, &started);
+	if (rc == -ENOENT)
+		rc = sup_poison(fd, UINT32_MAX, &started) == 1 ? 0 : -ENOENT;
+	close(fd);
+	if (rc == 0)
+		end_started(r, &started);
+	else
+		r->failed |= rc != -ENOENT;
+}
+
+static int round_run(struct round *r)
+{
+	struct dirent *entry;
+	DIR *dir;
+	int fd;
+
+	r->alive = 0;
+	r->wait.pid = 0;
+	if (r->only) {
+		end_id(r, r->only);
+		return 0;
+	}
+	fd = openat(r->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir)
+		return -errno;
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			end_id(r, entry->d_name);
+	closedir(dir);
+	return 0;
+}
+
+/* Until one of the supervisors is gone, or the next look is due. */
+static void round_wait(const struct round *r)
+{
+	int fd = r->wait.pid ? (int)syscall(SYS_pidfd_open, r->wait.pid, 0) : -1;
+	struct pollfd poller = {.fd = fd, .events = POLLIN};
+
+	poll(&poller, 1, ROUND_MS);
+	if (fd >= 0)
+		close(fd);
+}
+
+int killall_run(const char *run_dir, const char *id, int64_t until_ns)
+{
+	struct round r = {.only = id};
+	int64_t patience = sup_now_ns() + PATIENCE_NS;
+	bool found = false;
+
+	r.dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r.dir < 0)
+		return errno == ENOENT ? 0 : SUP_EXIT_STORAGE;
+	for (;;) {
+		r.impatient = sup_now_ns() >= patience;
+		if (round_run(&r) < 0)
+			return SUP_EXIT_STORAGE;
+		if (r.alive == 0)
+			break;
+		found = true;
+		if (sup_now_ns() >= until_ns)
+			return SUP_EXIT_TIMEOUT;
+		round_wait(&r);
+	}
+	if (r.failed)
+		return SUP_EXIT_STORAGE;
+	return id && !found ? SUP_EXIT_NOTHING : 0;
+}
