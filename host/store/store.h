@@ -71,16 +71,22 @@ typedef int (*store_step)(struct txn *txn, void *arg, struct err *err);
 /* ---- inside a step ---- */
 /* Store time, one value per step, Unix ms on the store's guarded clock. */
 int64_t txn_now(const struct txn *txn);
-/* The next number of the deployment's counter (fences and incarnations). Never given twice, grows. */
+/* The next number of the deployment's counter (fences and incarnations). Never given twice, grows; a step that fails or runs
+ * again leaves a gap. */
 int txn_next(struct txn *txn, uint64_t *ret, struct err *err);
 /* Scratch memory that lives as long as the step. */
 struct arena *txn_arena(struct txn *txn);
 /* Sees the step's own writes. Absent: 0 with ret->doc = NULL. */
 int txn_get(struct txn *txn, enum store_table table, const char *key, struct store_row *ret, struct err *err);
+/* doc must not be NULL and at most LIMIT_ROW bytes (ERR_PAYLOAD_TOO_LARGE); all of row is copied. Keys of META that begin with
+ * "store." belong to the store. */
 int txn_put(struct txn *txn, enum store_table table, const struct store_row *row, struct err *err);
 int txn_delete(struct txn *txn, enum store_table table, const char *key, struct err *err);
 /* Rows with 0 < due_ms <= upto in order of due; or of one group in order of key, after `after` ("" = from the start); or all, in
- * order of key (group NULL). fn returning false ends the scan. Own writes of the step are not seen. */
+ * order of key (group NULL; "" is no group and finds nothing). newest_first turns the order of keys round: keys that are ids sort
+ * by time. The row of `after` need not exist any more. limit: most rows, SIZE_MAX = all. fn returning false ends the scan. Own
+ * writes of the step are not seen, neither here nor by txn_read_stream and txn_trim. What a step reads counts against its 64 MiB:
+ * page through big tables, a page per step. */
 int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit,
 		 bool (*fn)(const struct store_row *row, void *arg), void *arg, struct err *err);
 int txn_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,
