@@ -79,8 +79,6 @@ static int run_tokener(struct json_tokener *tok, const char *ptr, size_t len, st
 		return 0;
 	}
 	json_object_put(json);
-	if (code == json_tokener_continue)
-		return fail_at(ptr, len, "the text ends too early", err);
 	return fail_at(ptr, end, code == json_tokener_success ? "trailing bytes" : json_tokener_error_desc(code), err);
 }
 
