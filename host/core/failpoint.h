@@ -18,6 +18,11 @@ int failpoint_init(struct err *err);
 bool failpoint_hit(const char *name); /* true: the caller should fail */
 void failpoint_list(void (*fn)(const char *name, void *arg), void *arg);
 
-#define FAILPOINT(name) (__builtin_expect(failpoint_active, 0) && failpoint_hit(name))
+static inline bool failpoint_check(const char *name)
+{
+	return __builtin_expect(failpoint_active, 0) && failpoint_hit(name);
+}
+/* `if (FAILPOINT("x.y")) return …;` where failing makes sense, else a plain statement. */
+#define FAILPOINT(name) failpoint_check(name)
 
 #endif
