@@ -8,6 +8,7 @@
 #define EXECUTION_EXECUTION_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "blob/blob.h"
 #include "core/buf.h"
