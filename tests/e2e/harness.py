@@ -327,7 +327,7 @@ class Berth:
 
     def sessions_of(self, task, workspace="w"):
         return [ref for ref, s in self.mock.sessions().items()
-                if s.get("workspace_id") == workspace and s.get("task_id") == task]
+                if s.get("workspace") == workspace and s.get("task") == task]
 
     def ctl(self, *args, stdin=None, timeout=120, env=None, text=False):
         environment = dict(os.environ, BERTH_ADDRESS=f"http://127.0.0.1:{self.port}", BERTH_TOKEN=TOKEN, **(env or {}))

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Output: every byte, in order, or a word that says what is missing (rows U)."""
+
+import hashlib
+import http.client
+import json
+import os
+import time
+
+import harness
+from harness import check, equal, in_parallel, settled, wait_for
+
+
+def rss_mib(pid):
+    for line in open(f"/proc/{pid}/status"):
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+
+
+def test_U1_cut_stream_is_never_exit_0(make):
+    b = make()
+    b.start()
+    b.sh("t", "true")
+    for cut in (0, 1, 5, 9, 10):
+        b.mock.faults(f"execute nth=1 cut={cut}")
+        record = b.run("t", "printf 0123456789")
+        equal((record["status"], record["result"]["exit_code"]), ("completed", 0), "asked again and found")
+        equal(b.output(record["id"]), b"0123456789", f"cut at {cut}")
+    b.mock.faults("execute cut=5", "reattach code=UNKNOWN")
+    record = b.run("t", "printf 0123456789")
+    equal((record["status"], record["ending"]["kind"]), ("failed", "unknown"))
+    b.mock.faults()
+    settled(b)
+
+
+def test_U2_large_outputs(make):
+    b = make().start()
+    b.sh("t", "true")
+    cases = {"20 MB": "head -c 20000000 /dev/zero | tr '\\0' 'a'", "one line of 50 MB": "head -c 50000000 /dev/zero | tr '\\0' b; echo",
+             "ten million lines": "yes '' | head -n 10000000", "burst": "head -c 4194304 /dev/urandom > f; cat f"}
+    for name, command in cases.items():
+        record = b.run("t", f"({command}) | tee copy; sha256sum < copy > digest", timeout_seconds=120)
+        equal(record["result"]["exit_code"], 0, name)
+        inside = b.sh("t", "cut -d' ' -f1 digest").decode().strip()
+        equal(hashlib.sha256(b.output(record["id"])).hexdigest(), inside, name)
+    if "san" not in str(harness.BUILD):
+        check(rss_mib(b.proc.pid) < 128, "host memory:", rss_mib(b.proc.pid), "MiB")
+
+
+def test_U2_limits_truncate_and_say_so(make):
+    b = make().start()
+    record = b.run("t", "head -c 100000 /dev/zero; echo end >&2", stdout_max_bytes=1000)
+    equal((record["result"]["exit_code"], record["result"]["stdout_truncated"]), (0, True))
+    equal(len(b.output(record["id"])), 1000)
+    equal(b.output(record["id"], "stderr"), b"end\n")
+    preview = b.get(f"/sandbox/executions/{record['id']}", preview=100).expect(200).json
+    check("preview" in preview, preview)
+
+
+def test_U3_odd_bytes(make):
+    b = make().start()
+    record = b.run("t", r"printf '\377\376\303\050\000\355\240\200'; printf '\377\000' >&2")
+    equal(b.output(record["id"]), b"\xff\xfe\xc3\x28\x00\xed\xa0\x80")
+    equal(b.output(record["id"], "stderr"), b"\xff\x00")
+    body = b.get(f"/sandbox/executions/{record['id']}", preview=64).body
+    json.loads(body.decode("utf-8"))
+
+
+def test_U4_a_thousand_short_commands(make):
+    b = make(conf='task: { concurrency = 16; };').start()
+    b.sh("t", "true")
+
+    def some(_):
+        for _ in range(125):
+            record = b.run("t", "printf x; exit 7")
+            equal((record["result"]["exit_code"], b.output(record["id"])), (7, b"x"))
+    in_parallel(8, some)
+
+
+def test_U5_follow_resumes_by_offset(make):
+    b = make().start()
+    b.sh("t", "true")
+    made = b.create("t", "i=0; while [ $i -lt 60 ]; do echo line $i; i=$((i+1)); sleep 0.05; done; sleep 1; echo end; exit 3").expect(202).json["id"]
+    data, turns = b"", 0
+    while True:
+        connection = http.client.HTTPConnection("127.0.0.1", b.port, timeout=30 * harness.PATIENCE)
+        connection.request("GET", f"/sandbox/executions/{made}/stdout?follow=1&offset={len(data)}",
+                           headers={"Authorization": "Bearer " + harness.TOKEN})
+        response = connection.getresponse()
+        equal(response.status, 200)
+        piece = response.read1(37) if turns < 20 else response.read()
+        data += piece
+        turns += 1
+        connection.close()  # dropped by a proxy, as it were
+        if turns > 20 and not piece:
+            break
+        if turns == 21:
+            break
+    expected = b"".join(b"line %d\n" % i for i in range(60)) + b"end\n"
+    equal(data, expected)
+    record = b.finish(made)
+    equal(record["result"]["exit_code"], 3)
+    equal(b.get(f"/sandbox/executions/{made}/stdout", follow=1, offset=5).body, expected[5:])
+
+
+def test_U5_follow_of_a_silent_command_is_quiet(make):
+    b = make().start()
+    b.sh("t", "true")
+    made = b.create("t", "sleep 4; echo end").expect(202).json["id"]
+    before = sum(os.times()[:0]) or cpu(b.proc.pid)
+    equal(b.get(f"/sandbox/executions/{made}/stdout", follow=1).body, b"end\n")
+    check(cpu(b.proc.pid) - before < 1.0 * harness.PATIENCE, "the wait does not spin")
+
+
+def cpu(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_U6_slow_transfer_outlives_the_lease(make):
+    import socket
+    b = make(conf='lease: { idle = "500ms"; active = "1s"; operation_ttl = "1s"; };\ngc: { interval = "100ms"; };').start()
+    size = 64 << 20
+    b.sh("t", f"head -c {size} /dev/urandom > big; sha256sum big | cut -d' ' -f1 > digest")
+    digest = b.sh("t", "cat digest").decode().strip()
+    with socket.create_connection(("127.0.0.1", b.port)) as s:
+        s.sendall(b"GET /sandbox/file-content?workspace_id=w&task_id=t&path=big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                  b"Authorization: Bearer " + harness.TOKEN.encode() + b"\r\n\r\n")
+        sha, got, head, paused = hashlib.sha256(), 0, b"", 0
+        while b"\r\n\r\n" not in head:
+            head += s.recv(4096)
+        head, _, rest = head.partition(b"\r\n\r\n")
+        sha.update(rest)
+        got += len(rest)
+        while True:
+            if paused < 10 and got > (paused + 1) * size // 16:
+                time.sleep(0.4)  # a slow reader: four times the lease in all
+                paused += 1
+            piece = s.recv(1 << 20)
+            if not piece:
+                break
+            sha.update(piece)
+            got += len(piece)
+    equal((got, sha.hexdigest()), (size, digest))
+    equal(b.mock.count("provision"), 1)
+
+
+def test_U7_readable_after_teardown(make):
+    b = make().start()
+    record = b.run("t", "head -c 100000 /dev/zero | tr '\\0' z; echo err >&2")
+    equal(b.teardown("t").status, 204)
+    equal(b.record(record["id"])["status"], "completed")
+    equal(len(b.output(record["id"])), 100000)
+    equal(b.output(record["id"], "stderr"), b"err\n")
+    b.restart()
+    equal(len(b.output(record["id"])), 100000)
+    part = b.get(f"/sandbox/executions/{record['id']}/stdout", headers={"Range": "bytes=10-19"}).expect(206)
+    equal(part.body, b"z" * 10)
+    b.get(f"/sandbox/executions/{record['id']}/stdout", headers={"Range": "bytes=200000-"}).expect(416)
+
+
+def test_gaps_are_told(make):
+    b = make()
+    b.mock.faults("execute nth=1 gap=0-100")
+    b.start()
+    record = b.run("t", "printf x")
+    check(record.get("output_lost"), "lost bytes are told:", record)
+
+
+def test_output_flood_is_bounded(make):
+    b = make(conf='execution: { output_max = "1MiB"; spool_max = "4MiB"; };')
+    b.mock.faults("execute flood=50000000")
+    b.start()
+    record = b.run("t", "echo hi")
+    equal((record["status"], record["result"]["stdout_truncated"]), ("completed", True))
+    check(len(b.output(record["id"])) <= 1 << 20)
+    check(sum(f.stat().st_size for f in b.state.rglob("*") if f.is_file()) < 64 << 20, "disk is bounded")
