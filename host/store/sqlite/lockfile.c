@@ -54,8 +54,7 @@ void lockfile_drop(int fd)
 {
 	if (fd < 0)
 		return;
-	if (ftruncate(fd, 0) != 0) {
-		/* A stale pid is harmless: it is read only when the lock is held. */
-	}
+	/* Should it fail: a stale pid is harmless, it is read only while somebody holds the lock. */
+	(void)!ftruncate(fd, 0);
 	close(fd);
 }
