@@ -34,6 +34,7 @@ static const struct {
 	{ENOSPC, BERTH_STORAGE_FULL, "storage_full", 0},
 	{EDQUOT, BERTH_STORAGE_FULL, "storage_full", 0},
 	{EFBIG, BERTH_STORAGE_FULL, "file_too_big", 0},
+	{EOPNOTSUPP, BERTH_UNSUPPORTED, "cross_device", 0},
 	{EAGAIN, BERTH_UNAVAILABLE, "path_unstable", 1},
 	{EMFILE, BERTH_UNAVAILABLE, "descriptors", 1},
 	{ENFILE, BERTH_UNAVAILABLE, "descriptors", 1},

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Walks and removes directory trees without recursion: directories still to do are paths on a heap stack, so depth is
+ * bounded by the length of a path, and one directory is open at a time. Must never follow a symlink below the base, not
+ * even one that replaces a directory while it is walked.
+ */
+#include "localfs_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* How often a tree that somebody else keeps filling is emptied again. */
+#define REMOVE_AGAIN 64
+
+struct stack {
+	char **paths;
+	size_t count;
+	size_t cap;
+};
+
+static int stack_push(struct stack *stack, const char *path)
+{
+	if (stack->count == stack->cap) {
+		size_t cap = stack->cap ? stack->cap * 2 : 16;
+		char **grown = realloc(stack->paths, cap * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		stack->paths = grown;
+		stack->cap = cap;
+	}
+	stack->paths[stack->count] = strdup(path);
+	if (!stack->paths[stack->count])
+		return -ENOMEM;
+	stack->count++;
+	return 0;
+}
+
+static void stack_pop(struct stack *stack)
+{
+	free(stack->paths[--stack->count]);
+}
+
+static void stack_fini(struct stack *stack)
+{
+	while (stack->count)
+		stack_pop(stack);
+	free(stack->paths);
+}
+
+/* Opens a directory below base; "" is base itself. */
+static DIR *open_below(int base, const char *below, int *ret_err)
+{
+	int fd = beneath_open(base, *below ? below : ".", O_RDONLY | O_DIRECTORY, 0, BENEATH_NO_SYMLINKS);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir)
+		*ret_err = fd < 0 ? fd : -errno;
+	if (!dir && fd >= 0)
+		close(fd);
+	return dir;
+}
+
+/* Joins with a slash; -ENAMETOOLONG. */
+static int join(char *out, size_t cap, const char *dir, const char *name)
+{
+	int n = snprintf(out, cap, "%s%s%s", dir, *dir ? "/" : "", name);
+
+	return n < 0 || (size_t)n >= cap ? -ENAMETOOLONG : 0;
+}
+
+static int32_t fail(const struct localfs_walk *walk, int err)
+{
+	return localfs_fail_errno(walk->op->host, walk->op->call, err, "list the directory");
+}
+
+static int32_t walk_entry(struct localfs_walk *walk, DIR *dir, const char *at, const char *name, struct stack *stack)
+{
+	char below[BERTH_PATH_MAX + 1], path[BERTH_PATH_MAX + 1];
+	struct stat st;
+	int32_t code;
+	int rc;
+
+	if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? BERTH_OK : fail(walk, errno); /* removed meanwhile */
+	rc = join(below, sizeof(below), at, name);
+	if (rc == 0)
+		rc = join(path, sizeof(path), walk->prefix, below);
+	if (rc < 0)
+		return fail(walk, rc);
+	code = walk->entry(walk, below, path, &st);
+	if (code == BERTH_OK && walk->recursive && S_ISDIR(st.st_mode)) {
+		rc = stack_push(stack, below);
+		if (rc < 0)
+			return fail(walk, rc);
+	}
+	return code;
+}
+
+static int32_t walk_directory(struct localfs_walk *walk, const char *at, struct stack *stack)
+{
+	struct dirent *entry;
+	int32_t code = BERTH_OK;
+	int err = 0;
+	DIR *dir = open_below(walk->base, at, &err);
+
+	/* Removed or replaced since its parent was read: it is not a directory of this tree any more. */
+	if (!dir && *at && (err == -ENOENT || err == -ENOTDIR || err == -ELOOP))
+		return BERTH_OK;
+	if (!dir)
+		return fail(walk, err);
+	for (;;) {
+		errno = 0;
+		entry = readdir(dir);
+		if (!entry)
+			break;
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+		    localfs_temp_is(entry->d_name))
+			continue;
+		code = walk_entry(walk, dir, at, entry->d_name, stack);
+		if (code)
+			break;
+	}
+	if (code == BERTH_OK && errno)
+		code = fail(walk, errno);
+	closedir(dir);
+	return code;
+}
+
+int32_t localfs_walk_run(struct localfs_walk *walk)
+{
+	struct stack stack = {0};
+	int32_t code = walk_directory(walk, "", &stack);
+
+	while (code == BERTH_OK && stack.count) {
+		char at[BERTH_PATH_MAX + 1];
+
+		snprintf(at, sizeof(at), "%s", stack.paths[stack.count - 1]);
+		stack_pop(&stack);
+		code = walk_directory(walk, at, &stack);
+	}
+	stack_fini(&stack);
+	return code;
+}
+
+/* Unlinks what is not a directory, pushes what is. */
+static int empty_directory(int base, const char *at, struct stack *stack)
+{
+	char below[PATH_MAX];
+	struct dirent *entry;
+	int rc = 0;
+	DIR *dir = open_below(base, at, &rc);
+
+	if (!dir)
+		return rc;
+	while (rc == 0 && (entry = readdir(dir))) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (unlinkat(dirfd(dir), entry->d_name, 0) == 0 || errno == ENOENT)
+			continue;
+		rc = errno == EISDIR || errno == EPERM ? 0 : -errno;
+		if (rc == 0 && unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) == 0)
+			continue;
+		if (rc == 0 && errno != ENOTEMPTY && errno != EEXIST)
+			rc = -errno;
+		if (rc == 0)
+			rc = join(below, sizeof(below), at, entry->d_name);
+		if (rc == 0)
+			rc = stack_push(stack, below);
+	}
+	closedir(dir);
+	return rc;
+}
+
+/* Removes the directory at a path below base, through its parent, so that no symlink on the way is followed. */
+static int remove_directory(int base, const char *at)
+{
+	char parent[PATH_MAX];
+	const char *slash = strrchr(at, '/');
+	int fd, rc;
+
+	snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - at) : 1, slash ? at : ".");
+	fd = beneath_open(base, parent, O_PATH | O_DIRECTORY, 0, BENEATH_NO_SYMLINKS);
+	if (fd < 0)
+		return fd;
+	rc = unlinkat(fd, slash ? slash + 1 : at, AT_REMOVEDIR) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+/* One directory: 0 = done or its own directories were pushed, 1 = somebody added to it. */
+static int remove_top(int base, struct stack *stack)
+{
+	size_t mine = stack->count;
+	int rc = empty_directory(base, stack->paths[mine - 1], stack);
+
+	if (rc == -ENOTDIR || rc == -ELOOP)
+		return -EBUSY; /* replaced while we walk */
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
+	/* Its own directories come first; then it is looked at once more. */
+	if (stack->count > mine)
+		return 0;
+	rc = remove_directory(base, stack->paths[mine - 1]);
+	if (rc == -ENOTEMPTY || rc == -EEXIST)
+		return 1;
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
+	stack_pop(stack);
+	return 0;
+}
+
+int localfs_remove_tree(int dir, const char *name)
+{
+	struct stack stack = {0};
+	int rc = stack_push(&stack, name);
+	int again = 0;
+
+	while (rc == 0 && stack.count) {
+		rc = remove_top(dir, &stack);
+		if (rc == 1)
+			rc = ++again < REMOVE_AGAIN ? 0 : -ENOTEMPTY;
+	}
+	stack_fini(&stack);
+	return rc;
+}
