@@ -52,8 +52,9 @@ struct binding_op {
 	const char *kind; /* "execution" | "file" */
 	const char *host; /* host id that renews it */
 	int64_t until_ms; /* its own deadline; renewed */
-	int64_t ends_ms;  /* latest store time it may run to */
-	bool waiting;     /* registered while provisioning; activated by publish */
+	int64_t lasts_ms; /* longest it may take once active */
+	int64_t ends_ms;  /* latest store time it may run to; 0 while waiting */
+	bool waiting;     /* registered; activated in order by publish or by the end of another one */
 };
 
 struct binding_stray { /* a session of this task that must be deleted beside the main one */
@@ -84,7 +85,9 @@ struct binding {
 	const char *phase;         /* last progress word, for people */
 	/* The session. */
 	const char *ref, *sealed_state, *boot_id, *root, *isolation;
-	int64_t created_ms, provider_expires_ms, ceiling_ms;
+	int64_t created_ms, provider_expires_ms;
+	int64_t live_ms; /* published at */
+	int64_t ceiling_ms;
 	struct binding_stray *strays;
 	size_t stray_count;
 	/* Lease. */
@@ -107,6 +110,8 @@ extern const struct json_field binding_fields[];
 /* Limits and durations the machine needs; from the configuration. */
 struct binding_rules {
 	int64_t active_ms, idle_ms, op_ttl_ms, owner_ttl_ms, max_age_ms, teardown_wait_ms, retention_ms;
+	int64_t expiry_margin_ms;     /* a session ends that much before its provider would end it */
+	int64_t release_retry_max_ms; /* longest wait between two tries of a release */
 	size_t concurrency;  /* active operations of one task */
 	size_t waiting_max;  /* registered waiters of one task; beyond: session_busy */
 };
@@ -150,12 +155,16 @@ void binding_end(struct binding *b, int64_t now, const struct binding_rules *r, 
 		 bool *changed);
 /* Never shortens, never passes the ceiling. False: the operation is not there any more (the holder has lost it). */
 bool binding_renew(struct binding *b, int64_t now, const struct binding_rules *r, const char *op_id, const char *host);
+/* As renew, and this host becomes the one that renews it (after the former holder died). */
+bool binding_resume(struct binding *b, int64_t now, const struct binding_rules *r, const char *op_id, const char *host);
 bool binding_renew_owner(struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence, const char *host);
 struct binding_session { /* what a provider told */
 	const char *ref, *sealed_state, *boot_id, *root, *isolation;
 	int64_t created_ms, provider_expires_ms;
+	bool renewable; /* the provider's expiry can be moved, so it is no ceiling yet */
 };
-/* A create is about to be sent; ERR_CONFLICT when the fence is old. */
+/* The events of a provisioner answer ERR_CONFLICT when the fence is old, and 0 without a change when they are repeated. */
+/* A create is about to be sent and could be until until_ms; 0 = certainly none was. */
 int binding_creating(struct binding *b, int64_t now, int64_t fence, int64_t until_ms, struct err *err);
 int binding_created(struct arena *a, struct binding *b, int64_t now, int64_t fence, const struct binding_session *s,
 		    struct err *err);
@@ -165,24 +174,39 @@ int binding_publish(struct arena *a, struct binding *b, int64_t now, const struc
  * a back-off (1 s doubling to 30 s, or the provider's retry-after). */
 int binding_fail(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence,
 		 const struct err *why, struct err *err);
-/* After a takeover found nothing: the old token is superseded by a new one. */
+/* Nothing usable came of the old token: it is superseded by a new one. A ref the row still has becomes a stray. */
 int binding_retoken(struct arena *a, struct binding *b, int64_t now, int64_t fence, const char *intent, struct err *err);
 int binding_add_stray(struct arena *a, struct binding *b, int64_t fence, const struct binding_stray *stray,
 		      struct err *err);
+/* The provisioner of this incarnation has stopped and sends nothing any more (condemned, or its fence is old). made: what
+ * it created and could not record, or NULL. True when the row must be written. */
+bool binding_let_go(struct arena *a, struct binding *b, int64_t now, int64_t incarnation, const char *host,
+		    const struct binding_stray *made);
+/* A stray is certainly gone (NULL: none is, try again later). */
+void binding_stray_tried(struct binding *b, int64_t now, const struct binding_rules *r, const char *ref);
+/* The provider moved its expiry to effective_ms when asked_ms was asked for; less becomes the ceiling, less the margin. */
+void binding_extended(struct binding *b, const struct binding_rules *r, int64_t asked_ms, int64_t effective_ms);
 enum teardown_outcome { TEARDOWN_GONE, TEARDOWN_WAITS, TEARDOWN_UNDER_WAY };
 enum teardown_outcome binding_teardown(struct binding *b, int64_t now, const struct binding_rules *r, bool force,
 				       uint64_t fence, bool *changed);
 /* What is due. dead(op): its host is dead; open(op): its record is still open (executions only). */
-enum gc_action { GC_NOTHING, GC_TAKE_OVER, GC_RELEASE, GC_DELETE_ROW };
+enum gc_action { GC_NOTHING, GC_TAKE_OVER, GC_RELEASE, GC_STRAYS, GC_DELETE_ROW };
 struct binding_gc {
 	const char *host;
 	uint64_t fence; /* fresh */
+	bool owned;     /* a job of this process works on the row */
+	bool certain;   /* a dead host can send nothing any more (exclusive store) */
+	const char *const *held; /* operations that this process holds: never reaped */
+	size_t held_count;
 	bool (*dead)(void *arg, const char *host);
 	bool (*open)(void *arg, const struct binding_op *op);
 	void *arg;
 };
 enum gc_action binding_gc(struct binding *b, int64_t now, const struct binding_rules *r, const struct binding_gc *in,
 			  bool *changed);
+/* At the start of the only process (exclusive store): every other host is dead at once. File operations and waiting ones are
+ * dropped, owned rows become due; operations of executions stay for the execution layer. */
+void binding_restart(struct binding *b, int64_t now, const struct binding_rules *r, const char *host, bool *changed);
 /* Result of a release attempt under this fence. ok: confirmed gone. */
 int binding_released(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence, bool ok,
 		     const struct err *why, struct err *err);
