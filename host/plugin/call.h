@@ -85,5 +85,7 @@ int call_release(struct call *call, const struct berth_session *session, struct 
 
 /* The table plugins get; constant. */
 extern const struct berth_host hostapi_table;
+/* Bytes that plugins hold through its alloc. */
+uint64_t hostapi_allocated(void);
 
 #endif

@@ -46,6 +46,20 @@ struct target_health {
 	uint64_t calls, failures;
 };
 void target_health(const struct target *target, struct target_health *ret);
+/* How often the plugin said that sessions changed; GC looks again when it moved. */
+uint64_t target_changes(const struct target *target);
+
+/* The metrics that its plugin declared. Name without prefix. Counters: count. Histograms: count, sum and the cumulative buckets. */
+#define TARGET_BUCKETS 12
+extern const double target_bucket_bounds[TARGET_BUCKETS]; /* upper bounds; what is above the last is in count only */
+struct target_metric {
+	const char *name, *unit, *doc;
+	bool histogram;
+	uint64_t count;
+	double sum;
+	uint64_t buckets[TARGET_BUCKETS];
+};
+void target_metrics(const struct target *target, void (*fn)(const struct target_metric *metric, void *arg), void *arg);
 static inline bool target_can(const struct target *target, uint64_t capability)
 {
 	return (target->capabilities & capability) == capability;

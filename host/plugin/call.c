@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a call: bulkhead, turn, deadline, cancel, and the frame around the plugin. call_cancel enters from any
+ * thread, the rest from the call's own. Holds no lock while the plugin runs.
+ */
+#include "plugin/private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/log.h"
+
+struct call *call_new(struct target *target, int64_t deadline_ns, const struct call_sink *sink)
+{
+	struct call *call = calloc(1, sizeof(*call));
+
+	assert(target->magic == TARGET_MAGIC);
+	if (!call)
+		return NULL;
+	call->arena = arena_new(LIMIT_CALL_ARENA);
+	if (!call->arena) {
+		free(call);
+		return NULL;
+	}
+	call->magic = CALL_MAGIC;
+	call->target = target;
+	call->deadline_ns = deadline_ns;
+	call->cancel_fd = -1;
+	if (sink)
+		call->sink = *sink;
+	snprintf(call->request_id, sizeof(call->request_id), "%s", log_request() ? log_request() : "");
+	lock_init(&call->lock, LOCK_CALL);
+	return call;
+}
+
+static void free_results(struct call *call)
+{
+	free(call->sessions);
+	free(call->files);
+	free(call->changes);
+	call->sessions = NULL;
+	call->files = NULL;
+	call->changes = NULL;
+	call->session_count = call->session_room = call->file_count = call->file_room = 0;
+	call->change_count = call->change_room = 0;
+}
+
+void call_free(struct call *call)
+{
+	if (!call)
+		return;
+	assert(call->magic == CALL_MAGIC && !call->op);
+	free_results(call);
+	arena_free(call->arena);
+	if (call->cancel_fd >= 0)
+		close(call->cancel_fd);
+	lock_fini(&call->lock);
+	call->magic = 0;
+	free(call);
+}
+
+void call_reset(struct call *call)
+{
+	free_results(call);
+	arena_reset(call->arena);
+	atomic_store(&call->violated, false);
+	call->violation[0] = '\0';
+	call->sink_code = 0;
+	call->fail_code = 0;
+	call->fail_retryable = 0;
+	call->fail_retry_after_ms = 0;
+	call->fail_reason[0] = call->fail_text[0] = '\0';
+	memset(call->counts, 0, sizeof(call->counts));
+	memset(&call->ending, 0, sizeof(call->ending));
+	call->cursor = call->token = NULL;
+	call->expiry_ms = 0;
+}
+
+void call_cancel(struct call *call, uint32_t state)
+{
+	struct target_state *ts = call->target->state;
+	uint32_t now = atomic_load(&call->cancel);
+	const uint64_t one = 1;
+
+	assert(call->magic == CALL_MAGIC);
+	while (now < state && !atomic_compare_exchange_weak(&call->cancel, &now, state))
+		;
+	lock_take(&call->lock);
+	if (call->cancel_fd >= 0)
+		(void)!write(call->cancel_fd, &one, sizeof(one));
+	lock_drop(&call->lock);
+	lock_take(&ts->lock);
+	cond_wake_all(&ts->cond); /* it may be waiting its turn */
+	lock_drop(&ts->lock);
+}
+
+void call_violate(struct call *call, const char *fmt, ...)
+{
+	const struct target *target = call->target;
+	char text[sizeof(call->violation)];
+	const struct op *op = call->op;
+	va_list ap;
+
+	if (atomic_exchange(&call->violated, true))
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	lock_take(&call->lock);
+	snprintf(call->violation, sizeof(call->violation), "%s", text);
+	lock_drop(&call->lock);
+	log_error("a plugin broke a rule", KS("plugin", target->conf->provider), KS("target", target->conf->name),
+		  KS("operation", op ? op->name : "none"), KS("rule", text));
+}
+
+static int stopped(struct call *call, struct err *err)
+{
+	switch (atomic_load(&call->cancel)) {
+	case BERTH_CANCEL_STOP:
+		return err_set(err, ERR_CANCELLED, "the call was cancelled before it reached the provider");
+	case BERTH_CANCEL_DETACH:
+		return err_set(err, ERR_DETACHED, "the call was detached before it reached the provider");
+	default:
+		return 0;
+	}
+}
+
+static int late(const struct target *target, struct err *err)
+{
+	err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: the deadline passed before its turn came", target->conf->name);
+	err_reason(err, "deadline");
+	return ERR_PROVIDER_TIMEOUT;
+}
+
+/* Not THREADSAFE: one call is inside at a time; the wait keeps the deadline and hears a cancel. */
+static int wait_turn_locked(struct call *call, struct err *err)
+{
+	struct target_state *ts = call->target->state;
+	int rc;
+
+	while (ts->turn_taken) {
+		rc = stopped(call, err);
+		if (rc)
+			return rc;
+		if (ts->closing)
+			return err_set(err, ERR_SHUTTING_DOWN, "target %s: is closing", call->target->conf->name);
+		if (!cond_wait_until(&ts->cond, &ts->lock, call->deadline_ns) && ts->turn_taken)
+			return late(call->target, err);
+	}
+	ts->turn_taken = true;
+	return 0;
+}
+
+static void join_inside_locked(struct call *call)
+{
+	struct target_state *ts = call->target->state;
+
+	call->prev = NULL;
+	call->next = ts->inside;
+	if (ts->inside)
+		ts->inside->prev = call;
+	ts->inside = call;
+	call->stuck = false;
+	ts->calls++;
+}
+
+static int enter_locked(struct call *call, struct err *err)
+{
+	const struct target *target = call->target;
+	struct target_state *ts = target->state;
+	int rc = 0;
+
+	if (ts->closing)
+		return err_set(err, ERR_SHUTTING_DOWN, "target %s: is closing", target->conf->name);
+	if (ts->running >= (unsigned)target->conf->max_operations) {
+		err_set(err, ERR_QUEUE_FULL, "target %s: %u operations run, the most it takes", target->conf->name, ts->running);
+		err_reason(err, "target_busy");
+		return ERR_QUEUE_FULL;
+	}
+	ts->running++;
+	if (!target_can(target, BERTH_CAP_THREADSAFE))
+		rc = wait_turn_locked(call, err);
+	if (rc) {
+		ts->running--;
+		cond_wake_all(&ts->cond);
+		return rc;
+	}
+	join_inside_locked(call);
+	return 0;
+}
+
+static bool has_slot(const struct plugin *plugin, const struct op *op)
+{
+	void (*slot)(void);
+
+	memcpy(&slot, (const char *)&plugin->ops + op->off, sizeof(slot));
+	return slot != NULL;
+}
+
+static int check_able(struct call *call, const struct op *op, struct err *err)
+{
+	const struct target *target = call->target;
+	char why[256];
+
+	if (!target->plugin) {
+		lock_take(&target->state->lock);
+		snprintf(why, sizeof(why), "%s", target->state->why);
+		lock_drop(&target->state->lock);
+		err_set(err, ERR_PROVIDER_UNAVAILABLE, "target %s: %.200s", target->conf->name, why);
+		err_reason(err, "target_degraded");
+		return ERR_PROVIDER_UNAVAILABLE;
+	}
+	if (!target_can(target, op->capability) || !has_slot(target->plugin, op))
+		return err_set(err, ERR_UNSUPPORTED, "target %s: the provider cannot %s", target->conf->name, op->name);
+	return 0;
+}
+
+int call_begin(struct call *call, enum op_kind kind, struct err *err)
+{
+	struct target_state *ts = call->target->state;
+	const struct op *op = &op_table[kind];
+	int rc;
+
+	assert(call->magic == CALL_MAGIC && !call->op);
+	call_reset(call);
+	if ((rc = check_able(call, op, err)) || (rc = stopped(call, err)))
+		return rc;
+	if (clock_boot_ns() >= call->deadline_ns)
+		return late(call->target, err);
+	call->op = op;
+	call->thread = pthread_self();
+	lock_take(&ts->lock);
+	rc = enter_locked(call, err);
+	lock_drop(&ts->lock);
+	if (rc)
+		call->op = NULL;
+	else if (ts->watchdog && call->deadline_ns < INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS)
+		watchdog_expect(ts->watchdog, call->deadline_ns + CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS);
+	return rc;
+}
+
+static void leave_locked(struct call *call)
+{
+	struct target_state *ts = call->target->state;
+
+	if (call->prev)
+		call->prev->next = call->next;
+	else
+		ts->inside = call->next;
+	if (call->next)
+		call->next->prev = call->prev;
+	if (call->stuck) {
+		ts->stuck--;
+		log_info("a stuck call came back", KS("plugin", call->target->conf->provider),
+			 KS("target", call->target->conf->name), KS("operation", call->op->name), KI("stuck", ts->stuck));
+	}
+	ts->running--;
+	ts->turn_taken = false;
+	cond_wake_all(&ts->cond);
+}
+
+#ifndef NDEBUG
+static void check_process(const struct call *call)
+{
+	const struct guard *base = call->target->state->base;
+	char changed[128];
+
+	if (base && guard_restore(base, changed, sizeof(changed)))
+		log_error("a plugin changed the process; it was put back", KS("plugin", call->target->conf->provider),
+			  KS("target", call->target->conf->name), KS("operation", call->op->name), KS("changed", changed));
+}
+#endif
+
+int call_end(struct call *call, int32_t code, struct err *err)
+{
+	struct target_state *ts = call->target->state;
+	int rc;
+
+#ifndef NDEBUG
+	check_process(call);
+#endif
+	rc = call_judge(call, code, err);
+	lock_take(&ts->lock);
+	leave_locked(call);
+	ts->failures += rc != 0;
+	lock_drop(&ts->lock);
+	call->op = NULL;
+	call->wanted = NULL;
+	return rc;
+}
+
+const struct berth_session_info *call_sessions(const struct call *call, size_t *ret_count)
+{
+	*ret_count = call->session_count;
+	return call->sessions;
+}
+
+const struct berth_file_info *call_files(const struct call *call, size_t *ret_count)
+{
+	*ret_count = call->file_count;
+	return call->files;
+}
+
+const struct berth_change *call_changes(const struct call *call, size_t *ret_count)
+{
+	*ret_count = call->change_count;
+	return call->changes;
+}
+
+const struct berth_ending *call_ending(const struct call *call)
+{
+	return call->ending.kind ? &call->ending : NULL;
+}
+
+const char *call_cursor(const struct call *call)
+{
+	return call->cursor;
+}
+
+const char *call_token(const struct call *call)
+{
+	return call->token;
+}
+
+int64_t call_expiry(const struct call *call)
+{
+	return call->expiry_ms;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of plugin/ share: the inside of a target and of a call. Nothing outside includes it. */
+#ifndef PLUGIN_PRIVATE_H
+#define PLUGIN_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "core/thread.h"
+#include "plugin/call.h"
+#include "plugin/guard.h"
+#include "plugin/loader.h"
+
+#define TARGET_MAGIC 0x74617267u
+#define CALL_MAGIC 0x63616c6cu
+#define CALL_STUCK_AFTER_MS 1000
+#define PLUGIN_LIMIT_OPEN_MS 30000
+
+struct watchdog;
+
+struct metric_state {
+	_Atomic uint64_t count;
+	_Atomic uint64_t sum_bits; /* of a double */
+	_Atomic uint64_t buckets[TARGET_BUCKETS];
+};
+
+struct target_state {
+	struct lock lock; /* LOCK_TARGET: everything down to `why` */
+	struct cond cond; /* a call left, or one was cancelled while it waits its turn */
+	struct call *inside; /* list of the calls that are in the plugin now */
+	unsigned running;    /* slots of the bulkhead taken: inside, or waiting their turn */
+	unsigned stuck;
+	bool turn_taken; /* not THREADSAFE: one call is inside */
+	bool opened;
+	bool closing;
+	bool refused;
+	bool lost; /* open or close did not come back: nothing of it may be freed */
+	uint64_t calls, failures;
+	char why[256]; /* with refused: the sentence */
+	_Atomic uint64_t changes;
+	atomic_bool bad_metric; /* said once */
+	struct metric_state *metrics;
+	/* Constant once opened. */
+	struct berth_option_value *options;
+	char **strings; /* owned texts of `options`; of a secret its source */
+	size_t option_count;
+	char *data_dir;
+	struct watchdog *watchdog;
+#ifndef NDEBUG
+	const struct guard *base; /* what calls must leave as it was */
+#endif
+};
+
+/* What an operation may say, and must have said when it returns OK. */
+enum {
+	SAY_SESSION = 1 << 0,
+	SAY_CURSOR = 1 << 1,
+	SAY_ENDING = 1 << 2,
+	SAY_FILE = 1 << 3,
+	SAY_CHANGE = 1 << 4,
+	SAY_TOKEN = 1 << 5,
+	SAY_EXPIRY = 1 << 6,
+	SAY_CREATED = 1 << 7,
+	SAY_PROGRESS = 1 << 8,
+	SAY_STARTED = 1 << 9,
+	SAY_GAP = 1 << 10,
+	SAY_OUTPUT = 1 << 11, /* sink_write of stdout and stderr */
+	SAY_DATA = 1 << 12,   /* sink_write of data */
+	SAY_SOURCE = 1 << 13, /* source_read */
+};
+
+enum op_kind {
+	OP_OPEN, OP_CHECK, OP_FIND, OP_LIST, OP_PROVISION, OP_AWAIT_READY, OP_ASSIGN, OP_INSPECT, OP_EXECUTE, OP_REATTACH,
+	OP_FORGET, OP_SEND_SIGNAL, OP_FILE_READ, OP_FILE_WRITE, OP_FILE_STAT, OP_FILE_LIST, OP_FILE_REMOVE, OP_FILE_MOVE,
+	OP_IMPORT, OP_EXPORT, OP_MARK, OP_CHANGES, OP_RENEW, OP_RELEASE,
+};
+
+struct op {
+	const char *name;
+	size_t off; /* of its slot in struct berth_ops */
+	uint64_t capability;
+	unsigned says;
+	unsigned once;  /* of `says`: exactly one when it returns OK, never two */
+	unsigned codes; /* bit per BERTH_ code that makes sense */
+};
+extern const struct op op_table[];
+
+struct call {
+	unsigned magic;
+	struct target *target;
+	const struct op *op; /* while one runs, else NULL */
+	pthread_t thread;
+	int64_t deadline_ns;
+	struct call_sink sink;
+	struct arena *arena;
+	char request_id[64];
+	struct call *prev, *next; /* target_state.inside */
+	bool stuck;               /* under the target's lock */
+	const struct berth_identity *wanted; /* find, assign: what must come back */
+
+	struct lock lock; /* LOCK_CALL: cancel_fd and violation */
+	int cancel_fd;
+	char violation[160];
+	_Atomic uint32_t cancel;
+	atomic_bool violated;
+
+	/* Everything below belongs to the calling thread. */
+	int sink_code; /* what a callback of the sink refused with */
+	int32_t fail_code;
+	uint32_t fail_retryable;
+	int64_t fail_retry_after_ms;
+	char fail_reason[BERTH_REASON_MAX + 1];
+	char fail_text[200];
+	unsigned counts[16]; /* how often each SAY_ was said, by bit number */
+	struct berth_session_info *sessions;
+	struct berth_file_info *files;
+	struct berth_change *changes;
+	size_t session_count, session_room, file_count, file_room, change_count, change_room;
+	struct berth_ending ending;
+	const char *cursor, *token;
+	int64_t expiry_ms;
+};
+
+/* call.c: begin takes the bulkhead; end gives it back and judges. Between them the plugin runs. */
+int call_begin(struct call *call, enum op_kind kind, struct err *err);
+int call_end(struct call *call, int32_t code, struct err *err);
+void call_reset(struct call *call);
+/* The first one counts; it is logged here. Any thread. */
+void call_violate(struct call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* judge.c */
+int call_judge(struct call *call, int32_t code, struct err *err);
+int32_t call_code_of(int err_code); /* for a plugin: what a host error is called there */
+
+/* watchdog.c */
+struct watchdog *watchdog_new(struct registry *registry);
+void watchdog_stop(struct watchdog *watchdog); /* joins; expect stays harmless */
+void watchdog_free(struct watchdog *watchdog);
+void watchdog_expect(struct watchdog *watchdog, int64_t when_ns);
+
+/* target.c */
+struct target *target_new(const struct conf_target *conf);
+void target_free(struct target *target);
+/* The thresholds of target_health, under the lock. */
+unsigned target_stuck_limit(const struct target *target);
+int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms, struct err *err);
+/* False when close did not come back; the target must then stay as it is. */
+bool target_close(struct target *target, int64_t deadline_ns);
+void target_refuse(struct target *target, const char *why);
+
+/* settings.c: the target's config group against the plugin's table. */
+int settings_build(struct target *target, const struct plugin *plugin, struct err *err);
+void settings_free(struct target_state *state);
+const char *settings_secret_source(const struct target *target, const char *option);
+
+/* emit.c: the services that take results; for the table in hostapi.c. */
+int32_t emit_session(struct berth_call *abi, const struct berth_session_info *info);
+int32_t emit_cursor(struct berth_call *abi, const struct berth_str *cursor);
+int32_t emit_ending(struct berth_call *abi, const struct berth_ending *ending);
+int32_t emit_file(struct berth_call *abi, const struct berth_file_info *info);
+int32_t emit_change(struct berth_call *abi, const struct berth_change *change);
+int32_t emit_token(struct berth_call *abi, const struct berth_str *token);
+int32_t emit_expiry(struct berth_call *abi, int64_t effective_ms);
+int32_t emit_created(struct berth_call *abi, const struct berth_session_info *info);
+/* stream.c */
+void stream_progress(struct berth_call *abi, uint32_t phase, const char *text);
+int32_t stream_started(struct berth_call *abi, const struct berth_str *handle);
+int32_t stream_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to);
+int32_t stream_write(struct berth_call *abi, uint32_t stream, const void *ptr, size_t len);
+int32_t stream_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len);
+
+/* The call behind a plugin's pointer when this service may be used now, else NULL (and the violation is noted). */
+struct call *call_enter(struct berth_call *abi, unsigned say);
+/* Any service, any time between begin and end. NULL for NULL. */
+struct call *call_of(struct berth_call *abi);
+bool call_text_fits(struct call *call, const char *what, struct berth_str text, size_t max, bool is_bytes);
+
+#endif
