@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Flags shared by every target of the project.
 add_library(berth_flags INTERFACE)
-target_compile_definitions(berth_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(berth_flags INTERFACE _GNU_SOURCE BERTH_VERSION="${PROJECT_VERSION}")
 target_compile_options(berth_flags INTERFACE
 	-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla
 	-Wformat=2 -Wundef -Wno-missing-field-initializers -fno-common -fstack-protector-strong)

@@ -20,7 +20,7 @@ LIBRARY_HOMES = {
     "microhttpd": {"api"},
     "sqlite3": {"store"},
     "hiredis": {"store"},
-    "libconfig": {"conf"},
+    "libconfig": {"conf", "ctl"},
     "curl/": {"net", "ctl"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.M)
