@@ -7,11 +7,9 @@ import pathlib
 import re
 import stat
 import subprocess
-import time
 import zlib as python_zlib
 
-import harness
-from harness import PATIENCE, ROOT, Failure, check, equal, settled, wait_for
+from harness import ROOT, Failure, check, equal, settled, wait_for
 
 ALONE = True  # it compiles: beside others it would only slow them down
 

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 at every step (row Q5, invariants I1, I4, I5, I7).
+
+One test per failpoint of host/core/failpoint.c. Each round arms it, lets clients run commands until the daemon dies there, checks
+that the point reported the hit, starts the daemon again (at times armed at another point) and counts:
+
+  lost    accepted by the answer or by the store, but without a terminal state, with a wrong one, or without output or effect
+  twice   commands whose own line stands more than once in their sandbox or in a file outside of all sandboxes
+  leaked  sessions that the provider still lists after everything was torn down, and processes left in them
+
+The mock provider can reattach, so a command that nobody cancelled always ends completed, with its own code and bytes.
+"""
+
+import collections
+import http.client
+import os
+import random
+import re
+import threading
+import time
+
+import harness
+from harness import Failure, check, equal, settled, wait_for
+
+SOURCE = (harness.ROOT / "host" / "core" / "failpoint.c").read_text()
+POINTS = re.findall(r'^\t"([a-z.]+)",$', SOURCE, re.M)
+ROUNDS, ROUNDS_FULL = 5, 100
+CLIENTS, COMMANDS, TASKS = 6, 4, 3
+TEARDOWNS = {"release.before", "release.after", "release.confirmed.before"}  # reached by a teardown
+IDLE = {"gc.reclaim.before"}                                                 # reached by an idle lease that ends
+GONE = (OSError, http.client.HTTPException)                                  # what a client of a dying daemon sees
+OPEN = ("queued", "claimed", "running")
+
+
+class Command:
+    def __init__(self, workspace, task, key, code, seconds):
+        self.workspace, self.task, self.key, self.code, self.seconds = workspace, task, key, code, seconds
+        self.id = None
+        self.cancelled = False
+
+
+class Matrix:
+    """One daemon directory in which many rounds happen."""
+
+    def __init__(self, make, point):
+        idle = "150ms" if point in IDLE else "15m"
+        self.point = point
+        self.b = make(conf=f'lease: {{ idle = "{idle}"; }};\ngc: {{ interval = "50ms"; }};\ntask: {{ concurrency = 2; }};')
+        self.b.failpoints()
+        self.rng = random.Random(point)
+        self.outside = self.b.dir / "outside"
+        self.outside.touch()
+        self.counts = collections.Counter()
+        self.faults = []
+
+    def fault(self, what, text):
+        self.counts[what] += 1
+        self.faults.append(f"{what}: {text}")
+
+    # ---- clients ----
+    def make_command(self, workspace, number):
+        rng = self.rng
+        return Command(workspace, f"t{number % TASKS}", f"{workspace}-{number}", rng.choice((0, 0, 1, 7, 124)),
+                       rng.choice((0, 0, 0.02, 0.1, 0.2)))
+
+    def send(self, command):
+        nap = f"sleep {command.seconds}; " if command.seconds else ""
+        script = (f"echo {command.key} >> ran; echo {command.key} >> {self.outside}; echo out {command.key}; {nap}"
+                  f"echo err {command.key} >&2; exit {command.code}")
+        body = {"workspace_id": command.workspace, "task_id": command.task, "workflow_id": command.key,
+                "command": {"command_body": script, "timeout_seconds": 60}}
+        wait = self.rng.choice((None, "10s"))
+        command.id = self.b.request("POST", "/sandbox/executions", body, wait=wait).expect(200, 202).json["id"]
+
+    def client(self, commands, torn, mix):
+        """Until the daemon is gone. What was answered is in the client's own list: command.id is set."""
+        rng = self.rng
+        for command in commands:
+            try:
+                self.send(command)
+                if mix and rng.random() < 0.2:
+                    command.cancelled = True
+                    self.b.request("DELETE", f"/sandbox/executions/{command.id}").expect(200, 202)
+                if (mix or self.point in TEARDOWNS) and rng.random() < 0.15:
+                    torn.add((command.workspace, command.task))
+                    self.b.teardown(command.task, command.workspace, force=rng.choice((None, "true"))).expect(202, 204)
+            except GONE:
+                return
+            except Failure as failure:
+                self.fault("lost", f"{command.key}: {failure}")
+                return
+
+    def dead(self):
+        return self.b.proc.poll() is not None
+
+    def drive(self, name, mix):
+        """Commands on fresh tasks until the armed daemon died. Returns them and the tasks that were torn down."""
+        commands, torn = [], set()
+        for batch in range(8):
+            workspace = f"{name}.{batch}"
+            mine = [[self.make_command(workspace, client * COMMANDS + i) for i in range(COMMANDS)] for client in range(CLIENTS)]
+            commands += [command for one in mine for command in one]
+            threads = [threading.Thread(target=self.client, args=(one, torn, mix)) for one in mine]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if self.point in TEARDOWNS:
+                torn.add((workspace, "t0"))
+                try:
+                    self.b.teardown("t0", workspace)
+                except GONE:
+                    pass
+            try:
+                wait_for(self.dead, 0.7, "the kill")
+                return commands, torn
+            except Failure:
+                continue
+        raise Failure(f"{self.point}: not reached in {len(commands)} commands")
+
+    # ---- the next daemon ----
+    def start(self):
+        """Starts until it is ready; a second armed point may kill it on the way, once."""
+        while True:
+            self.b.start(wait=False)
+            try:
+                self.b.wait_ready()
+                return
+            except Failure:
+                if not self.dead():
+                    raise
+                code = self.b.wait_dead()
+                equal(code, -9, "only a failpoint ends a daemon")
+                self.note_second()
+
+    def note_second(self):
+        check(any(hit.startswith(self.second + " ") for hit in self.b.failpoint_hits()[self.seen:]), "the second kill was reported:",
+              self.second)
+        self.counts["second"] += 1
+        self.b.failpoints()
+
+    def surviving(self, function):
+        """Runs function, again after a restart when the daemon dies under it."""
+        while True:
+            try:
+                return function()
+            except (*GONE, Failure):
+                try:
+                    wait_for(self.dead, 1, "")
+                except Failure:
+                    pass
+                if not self.dead():
+                    raise
+                self.b.wait_dead()
+                self.note_second()
+                self.start()
+
+    # ---- judgement ----
+    def listed(self, workspace):
+        found, cursor = {}, None
+        while True:
+            page = self.b.get("/sandbox/executions", workspace_id=workspace, cursor=cursor).expect(200).json
+            found.update((item["workflow_id"], item) for item in page["items"])
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return found
+
+    def judge_record(self, command, torn, record):
+        status, may_end = record["status"], {"completed"}
+        if command.cancelled or (command.workspace, command.task) in torn:
+            may_end.add("cancelled")
+        if status == "failed" and record.get("reason") == "session_lost" and (command.workspace, command.task) in torn:
+            return False
+        if status not in may_end:
+            self.fault("lost", f"{command.key} {record['id']} is {status} {record.get('reason')} {record.get('error')}")
+            return False
+        if status == "cancelled":
+            return False
+        if record["result"]["exit_code"] != command.code:
+            self.fault("lost", f"{command.key} exit code {record['result']['exit_code']}, expected {command.code}")
+        for stream in ("out", "err"):
+            got = self.b.output(record["id"], f"std{stream}")
+            if got != f"{stream} {command.key}\n".encode():
+                self.fault("lost", f"{command.key} {record['id']} std{stream} {got!r}")
+        return True
+
+    def judge(self, commands, torn):
+        """Every accepted one, and those whose answer the kill took: the store may hold them."""
+        completed = set()
+        stored = {}
+        for workspace in {command.workspace for command in commands}:
+            stored.update(self.surviving(lambda: self.listed(workspace)))
+        for command in commands:
+            identity = command.id or stored.get(command.key, {}).get("id")
+            if identity is None:
+                continue
+            self.counts["accepted"] += 1
+            try:
+                record = self.surviving(lambda: self.b.finish(identity, 60))
+            except Failure as failure:
+                self.fault("lost", f"{command.key}: {failure}")
+                continue
+            if self.surviving(lambda: self.judge_record(command, torn, record)):
+                completed.add(command.key)
+        lines = collections.Counter(self.outside.read_text().split())
+        for command in commands:
+            if lines[command.key] > 1:
+                self.fault("twice", f"{command.key} ran {lines[command.key]} times")
+            if command.key in completed and not lines[command.key]:
+                self.fault("lost", f"{command.key} is completed and has never run")
+        for ref in self.b.mock.sessions():
+            try:
+                inside = collections.Counter((self.b.mock.work(ref) / "ran").read_text().split())
+            except OSError:
+                continue
+            for key, times in inside.items():
+                if times > 1:
+                    self.fault("twice", f"{key} ran {times} times in its sandbox")
+
+    def clear(self, commands):
+        """Everything is torn down; what the provider then still lists is leaked."""
+        b = self.b
+        for workspace, task in {(command.workspace, command.task) for command in commands}:
+            self.surviving(lambda: b.teardown(task, workspace, force="true").expect(202, 204))
+        try:
+            self.surviving(lambda: settled(b, 15))
+            wait_for(lambda: not b.mock.sessions() and not processes(b), 15, "the sessions to be gone")
+        except Failure:
+            for ref, session in b.mock.sessions().items():
+                self.fault("leaked", f"session {ref} {session}")
+            for pid, command in processes(b):
+                self.fault("leaked", f"process {pid} {command}")
+            if not b.mock.sessions() and not processes(b):
+                self.fault("leaked", f"verify says {b.request('POST', '/admin/verify').text}")
+
+    def round(self, number):
+        b, rng = self.b, self.rng
+        nth = rng.randint(1, 40) if self.point.startswith("store.") else rng.randint(1, 4)
+        b.failpoints(f"{self.point} kill {nth}")
+        self.seen = len(b.failpoint_hits())
+        if b.proc is None:
+            b.start()
+        commands, torn = self.drive(f"r{number}", mix=number % 2 == 1)
+        equal(b.wait_dead(), -9, "the daemon's end")
+        hits = b.failpoint_hits()[self.seen:]
+        check(f"{self.point} {nth}" in hits, "the failpoint reported its hit:", hits)
+        self.counts["hits"] += 1
+        self.seen = len(b.failpoint_hits())
+        self.second = rng.choice(POINTS)
+        b.failpoints(*([f"{self.second} kill 1"] if rng.random() < 0.4 else []))
+        self.start()
+        self.judge(commands, torn)
+        b.failpoints()
+        self.surviving(lambda: b.get("/health"))
+        self.clear(commands)
+        self.counts["rounds"] += 1
+
+
+def processes(b):
+    """Processes that live in the provider's folder."""
+    root, found = str(b.mock.root), []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != b.proc.pid:
+            try:
+                cwd = os.readlink(f"/proc/{entry}/cwd")
+                command = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace")
+            except OSError:
+                continue
+            if cwd.startswith(root) or root in command:
+                found.append((entry, command))
+    return found
+
+
+def run_matrix(make, point):
+    matrix = Matrix(make, point)
+    begun = time.monotonic()
+    wanted = ROUNDS_FULL if harness.FULL else ROUNDS
+    try:
+        for number in range(wanted):
+            matrix.round(number)
+    finally:
+        c = matrix.counts
+        print(f"     matrix {point}: rounds {c['rounds']}, hits {c['hits']}, second kills {c['second']}, accepted {c['accepted']}, "
+              f"lost {c['lost']}, twice {c['twice']}, leaked {c['leaked']} ({time.monotonic() - begun:.1f} s)", flush=True)
+        for text in matrix.faults[:20]:
+            print(f"       {text}", flush=True)
+    equal((c["rounds"], c["hits"]), (wanted, wanted), "rounds and hits")
+    equal((c["lost"], c["twice"], c["leaked"]), (0, 0, 0), "lost, twice, leaked: " + "; ".join(matrix.faults[:5]))
+
+
+def define(point):
+    def test(make):
+        run_matrix(make, point)
+    test.__doc__ = f"kill -9 at {point}"
+    globals()["test_Q5_kill_at_" + point.replace(".", "_")] = test
+
+
+check(len(POINTS) >= 20, "the list of failpoints can be read:", POINTS)
+for each in POINTS:
+    define(each)
+
+
+def test_every_failpoint_stands_in_the_code(make):
+    """A point that nothing hits would make its row of the matrix empty."""
+    code = "".join(path.read_text() for path in (harness.ROOT / "host").rglob("*.c") if path.name != "failpoint.c")
+    equal([point for point in POINTS if f'"{point}"' not in code], [], "points that stand in the list only")
