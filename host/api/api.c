@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the binding of the route table to one server and to the layers below. Main thread only. Holds no state of its own.
+ */
+#include "api/api.h"
+
+#include <stdlib.h>
+
+#include "api/resources.h"
+#include "api/server.h"
+
+int api_start(const struct api_config *config, struct api **ret, struct err *err)
+{
+	const struct conf *conf = config->conf;
+	struct api *api = calloc(1, sizeof(*api));
+	struct server_config server = {
+		.routes = api_routes,
+		.auth = {.tokens = conf->tokens, .token_count = conf->token_count},
+		.watch = config->watch,
+		.address = conf->listen,
+		.port = (unsigned)conf->port,
+		.connections = (unsigned)conf->http_connections,
+		.workers = (unsigned)conf->http_workers,
+		.ctx = api,
+	};
+
+	if (!api)
+		return err_set(err, ERR_NOMEM, "out of memory");
+	api->config = *config;
+
+	int r = server_new(&server, &api->server, err);
+
+	if (r != 0) {
+		free(api);
+		return r;
+	}
+	*ret = api;
+	return 0;
+}
+
+unsigned api_port(const struct api *api)
+{
+	return server_port(api->server);
+}
+
+void api_refuse(struct api *api)
+{
+	server_refuse(api->server);
+}
+
+bool api_stop(struct api *api, int64_t deadline_ns)
+{
+	return server_stop(api->server, deadline_ns);
+}
+
+void api_free(struct api *api)
+{
+	if (!api)
+		return;
+	server_free(api->server);
+	free(api);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the execution routes: create, read, cancel, list. Entered from workers; a request that waits holds none and is entered
+ * again, so each handler keeps what it has done in req->state. Must never run or cancel anything because a client went away.
+ */
+#include "execution/execution.h"
+
+#include <string.h>
+
+#include "api/auth.h"
+#include "api/body.h"
+#include "api/create.h"
+#include "api/resources.h"
+#include "api/wait.h"
+#include "core/clock.h"
+#include "core/limits.h"
+
+#define PREVIEW_MAX (64 * LIMIT_KIB)
+
+/* What a request that may be entered again knows already. */
+struct progress {
+	char id[IDENT_ID_MAX + 1];
+	bool replayed;
+	bool awaited;          /* ?wait was given */
+	int64_t deadline_ns;
+	int64_t revision;      /* wait for another one than this; 0 = wait for the end */
+};
+
+static struct executions *executions_of(const struct req *req)
+{
+	return api_of(req)->config.executions;
+}
+
+static int no_such(struct err *err)
+{
+	return err_set(err, ERR_NOT_FOUND, "no such execution");
+}
+
+int execution_reach(struct req *req, const char *id, struct execution_head *ret, struct err *err)
+{
+	if (!ident_is_random(id, "sexec_", 24))
+		return no_such(err);
+
+	int r = execution_head(executions_of(req), id, ret, err);
+
+	/* Not known and not allowed must look the same. */
+	if (r == ERR_NOT_FOUND || (r == 0 && !auth_allows(req->token, ret->ident.workspace)))
+		return no_such(err);
+	return r;
+}
+
+static struct progress *new_progress(struct req *req, const char *id, struct err *err)
+{
+	struct progress *progress = arena_alloc(req->arena, sizeof(*progress));
+
+	if (!progress) {
+		err_set(err, ERR_NOMEM, "out of memory");
+		return NULL;
+	}
+	snprintf(progress->id, sizeof(progress->id), "%s", id);
+	req->state = progress;
+	return progress;
+}
+
+static int look(struct req *req, bool *ret_done, struct err *err)
+{
+	struct progress *progress = req->state;
+	struct execution_head head;
+	int r = execution_head(executions_of(req), progress->id, &head, err);
+
+	if (r == 0)
+		*ret_done = head.terminal || (progress->revision && head.revision != progress->revision);
+	return r;
+}
+
+static int wait_until_done(struct req *req, struct err *err)
+{
+	struct progress *progress = req->state;
+	char key[64];
+
+	if (!progress->awaited)
+		return REQ_DONE;
+	execution_watch_key(progress->id, key);
+	return wait_for(req, key, progress->deadline_ns, look, err);
+}
+
+/* The record; `open` is the status of an answer that is not about a terminal one. */
+static int render(struct req *req, size_t preview, unsigned open, struct err *err)
+{
+	struct progress *progress = req->state;
+	struct execution_head head;
+
+	buf_clear(&req->reply.body);
+
+	int r = execution_render(executions_of(req), progress->id, preview, &req->reply.body, &head, err);
+
+	if (r == 0)
+		req_json(req, head.terminal ? 200 : open);
+	return r;
+}
+
+/* ---- create ---- */
+
+static int take_key(const struct req *req, const char **ret, struct err *err)
+{
+	const char *key = req->head.idempotency_key;
+
+	if (key && (!*key || strlen(key) > LIMIT_LABEL || !ident_utf8_valid(key, strlen(key))))
+		return err_set(err, ERR_INVALID_REQUEST, "Idempotency-Key must be 1 to %d bytes of UTF-8", LIMIT_LABEL);
+	*ret = key;
+	return 0;
+}
+
+static int create(struct req *req, struct err *err)
+{
+	struct execution_create in;
+	char id[IDENT_ID_MAX + 1];
+	bool replayed = false;
+	int64_t deadline_ns;
+	const char *key = NULL;
+	int r = req_query_wait(req, 0, &deadline_ns, err);
+
+	if (r == 0)
+		r = take_key(req, &key, err);
+	if (r == 0)
+		r = create_parse(req->arena, req->body.ptr, req->body.len, &in, err);
+	if (r == 0)
+		r = auth_workspace(req->token, in.ident.workspace, err);
+	if (r != 0)
+		return r;
+	in.idempotency_key = key;
+	r = execution_create(executions_of(req), &in, id, &replayed, err);
+	if (r != 0)
+		return r;
+
+	struct progress *progress = new_progress(req, id, err);
+
+	if (!progress)
+		return ERR_NOMEM;
+	progress->replayed = replayed;
+	progress->awaited = req_query(req, "wait");
+	progress->deadline_ns = deadline_ns;
+	return 0;
+}
+
+int execution_post(struct req *req, struct err *err)
+{
+	int r = req->state ? 0 : create(req, err);
+
+	if (r == 0)
+		r = wait_until_done(req, err);
+	if (r == 0)
+		r = render(req, 0, 202, err);
+	if (r != 0)
+		return r;
+
+	struct progress *progress = req->state;
+	const char *location = arena_printf(req->arena, "/sandbox/executions/%s", progress->id);
+
+	/* Without ?wait a new record is always "accepted", however fast it ended. */
+	if (!progress->awaited && !progress->replayed)
+		req->reply.status = 202;
+	if (location)
+		req_header(req, "Location", location);
+	return REQ_DONE;
+}
+
+/* ---- read ---- */
+
+static int begin_get(struct req *req, struct err *err)
+{
+	struct execution_head head;
+	int64_t deadline_ns;
+	int64_t revision;
+	int r = req_query_wait(req, 0, &deadline_ns, err);
+
+	if (r == 0)
+		r = req_query_number(req, "revision", 1, INT64_MAX, 0, &revision, err);
+	if (r == 0)
+		r = execution_reach(req, req_param(req, "id"), &head, err);
+	if (r != 0)
+		return r;
+
+	struct progress *progress = new_progress(req, req_param(req, "id"), err);
+
+	if (!progress)
+		return ERR_NOMEM;
+	progress->awaited = req_query(req, "wait");
+	progress->deadline_ns = deadline_ns;
+	progress->revision = revision;
+	return 0;
+}
+
+int execution_get(struct req *req, struct err *err)
+{
+	int64_t preview;
+	int r = req_query_number(req, "preview", 0, (int64_t)PREVIEW_MAX, 0, &preview, err);
+
+	if (r == 0 && !req->state)
+		r = begin_get(req, err);
+	if (r == 0)
+		r = wait_until_done(req, err);
+	return r == 0 ? render(req, (size_t)preview, 200, err) : r;
+}
+
+/* ---- cancel ---- */
+
+static int begin_cancel(struct req *req, struct err *err)
+{
+	struct execution_head head;
+	const char *id = req_param(req, "id");
+	bool done;
+	int64_t deadline_ns;
+	int r = req_query_wait(req, 0, &deadline_ns, err);
+
+	if (r == 0)
+		r = execution_reach(req, id, &head, err);
+	if (r == 0)
+		r = execution_cancel(executions_of(req), id, "requested", &done, err);
+	if (r != 0)
+		return r;
+
+	struct progress *progress = new_progress(req, id, err);
+
+	if (!progress)
+		return ERR_NOMEM;
+	progress->awaited = req_query(req, "wait");
+	progress->deadline_ns = deadline_ns;
+	return 0;
+}
+
+int execution_delete(struct req *req, struct err *err)
+{
+	int r = req->state ? 0 : begin_cancel(req, err);
+
+	if (r == 0)
+		r = wait_until_done(req, err);
+	return r == 0 ? render(req, 0, 202, err) : r;
+}
+
+/* ---- list ---- */
+
+static int take_status(const struct req *req, const char **ret, struct err *err)
+{
+	static const char words[] = "queued claimed running completed failed cancelled";
+	const char *status = req_query(req, "status");
+
+	if (status && !uri_word_in(words, status, strlen(status)))
+		return err_set(err, ERR_INVALID_REQUEST, "query parameter \"status\" is none of %s", words);
+	*ret = status;
+	return 0;
+}
+
+static int take_task(const struct req *req, const char **ret, struct err *err)
+{
+	const char *task = req_query(req, "task_id");
+
+	if (task && !ident_part_valid(task, strlen(task)))
+		return err_set(err, ERR_INVALID_REQUEST, "task_id is not a valid name");
+	*ret = task;
+	return 0;
+}
+
+int execution_get_list(struct req *req, struct err *err)
+{
+	const char *workspace, *task, *status;
+	const char *cursor = req_query(req, "cursor");
+	int64_t limit;
+	struct buf items;
+	size_t count = 0;
+	char *next = NULL;
+	int r = req_workspace(req, &workspace, err);
+
+	if (r == 0)
+		r = take_task(req, &task, err);
+	if (r == 0)
+		r = take_status(req, &status, err);
+	if (r == 0)
+		r = req_query_number(req, "limit", 1, LIMIT_PAGE, LIMIT_PAGE_DEFAULT, &limit, err);
+	if (r != 0)
+		return r;
+	buf_init(&items, LIMIT_INLINE_FILE);
+	r = execution_list(executions_of(req), workspace, task, status, cursor ? cursor : "", (size_t)limit, &items, &count,
+			   &next, err);
+	if (r == 0) {
+		body_put_list(&req->reply.body, &items, count, next);
+		req_json(req, 200);
+	}
+	free(next);
+	buf_fini(&items);
+	return r;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the checks of a request's head. Pure; entered from the loop threads. A fault here means that the bytes after the head
+ * may be read differently by a proxy in front, so the caller must answer and close, never go on with the connection.
+ */
+#include "api/head.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/limits.h"
+
+__attribute__((format(printf, 2, 3))) static void fault(struct head *head, const char *fmt, ...)
+{
+	va_list args;
+
+	if (head->fault)
+		return;
+	head->fault = ERR_INVALID_REQUEST;
+	va_start(args, fmt);
+	vsnprintf(head->why, sizeof(head->why), fmt, args);
+	va_end(args);
+}
+
+void head_init(struct head *head)
+{
+	*head = (struct head){.length = -1};
+}
+
+static bool is_token(const char *ptr, size_t len)
+{
+	static const char set[] = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	for (size_t i = 0; i < len; i++) {
+		if (!ptr[i] || !strchr(set, ptr[i]))
+			return false;
+	}
+	return len > 0;
+}
+
+static bool has_control(const char *ptr, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		unsigned char c = (unsigned char)ptr[i];
+
+		if ((c < 0x20 && c != '\t') || c == 0x7f)
+			return true;
+	}
+	return false;
+}
+
+static void take_length(struct head *head, const char *value)
+{
+	int64_t length = 0;
+
+	if (head->length >= 0) {
+		fault(head, "Content-Length is given twice");
+		return;
+	}
+	if (!*value || strspn(value, "0123456789") != strlen(value)) {
+		fault(head, "Content-Length is not a number");
+		return;
+	}
+	for (; *value; value++) {
+		if (__builtin_mul_overflow(length, 10, &length) || __builtin_add_overflow(length, *value - '0', &length)) {
+			fault(head, "Content-Length is too large");
+			return;
+		}
+	}
+	head->length = length;
+}
+
+static void take_encoding(struct head *head, const char *value)
+{
+	if (head->chunked)
+		fault(head, "Transfer-Encoding is given twice");
+	else if (strcasecmp(value, "chunked") != 0)
+		fault(head, "Transfer-Encoding must be chunked");
+	head->chunked = true;
+}
+
+static void take_once(struct head *head, const char **slot, const char *name, const char *value)
+{
+	if (*slot)
+		fault(head, "%s is given twice", name);
+	else
+		*slot = value;
+}
+
+static void take_known(struct head *head, const char *name, const char *value)
+{
+	if (strcasecmp(name, "Content-Length") == 0)
+		take_length(head, value);
+	else if (strcasecmp(name, "Transfer-Encoding") == 0)
+		take_encoding(head, value);
+	else if (strcasecmp(name, "Host") == 0)
+		take_once(head, &head->host, "Host", value);
+	else if (strcasecmp(name, "Idempotency-Key") == 0)
+		take_once(head, &head->idempotency_key, "Idempotency-Key", value);
+	else if (strcasecmp(name, "Range") == 0)
+		take_once(head, &head->range, "Range", value);
+	else if (strcasecmp(name, "Expect") == 0)
+		take_once(head, &head->expect, "Expect", value);
+	else if (strcasecmp(name, "X-Request-Id") == 0 && !head->request_id)
+		head->request_id = value;
+	else if (strcasecmp(name, "Authorization") == 0 && head->authorizations++ == 0)
+		head->authorization = value;
+}
+
+void head_add(struct head *head, struct arena *arena, const char *name, size_t name_len, const char *value,
+	      size_t value_len)
+{
+	head->bytes += name_len + value_len + 4;
+	if (head->bytes > LIMIT_HEADERS) {
+		fault(head, "the headers are larger than %zu bytes", LIMIT_HEADERS);
+		return;
+	}
+	if (!is_token(name, name_len)) {
+		fault(head, "a header's name holds a byte that is not allowed there");
+		return;
+	}
+	if (has_control(value, value_len)) {
+		fault(head, "header %.64s holds a control byte", name);
+		return;
+	}
+
+	const char *name_copy = arena_strndup(arena, name, name_len);
+	const char *value_copy = arena_strndup(arena, value ? value : "", value_len);
+
+	if (!name_copy || !value_copy) {
+		fault(head, "the headers are too large");
+		return;
+	}
+	take_known(head, name_copy, value_copy);
+}
+
+int head_finish(struct head *head, const char *version, struct err *err)
+{
+	if (head->chunked && head->length >= 0)
+		fault(head, "Content-Length and Transfer-Encoding exclude each other");
+	if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
+		fault(head, "the HTTP version is neither 1.0 nor 1.1");
+	if (!head->host && strcmp(version, "HTTP/1.1") == 0)
+		fault(head, "Host is missing");
+	if (head->chunked && strcmp(version, "HTTP/1.1") != 0)
+		fault(head, "Transfer-Encoding needs HTTP/1.1");
+	if (head->expect && strcasecmp(head->expect, "100-continue") != 0)
+		fault(head, "Expect must be 100-continue");
+	return head->fault ? err_set(err, head->fault, "%s", head->why) : 0;
+}

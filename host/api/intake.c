@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the life of a request on its loop thread: head, body, hand-over, answer, end. Entered only by libmicrohttpd's callbacks
+ * for one connection at a time. Must never wait; what waits is handed to a worker while the connection is suspended.
+ */
+#include "api/intake.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/ident.h"
+#include "core/limits.h"
+#include "core/log.h"
+
+void *intake_target(void *cls, const char *uri, struct MHD_Connection *conn)
+{
+	struct req *req = req_new(cls, uri);
+
+	if (!req)
+		return NULL;
+	stream_bind(&req->stream, conn, NULL);
+	server_link(cls, req);
+	return req;
+}
+
+/* ---- head ---- */
+
+static bool id_is_good(const char *id)
+{
+	static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+	size_t len = id ? strlen(id) : 0;
+
+	return len >= 1 && len <= REQ_ID_MAX && strspn(id, set) == len;
+}
+
+static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_len,
+				  const char *value, size_t value_len)
+{
+	struct req *req = cls;
+
+	(void)kind;
+	head_add(&req->head, req->arena, name, name_len, value, value_len);
+	return MHD_YES;
+}
+
+static int read_head(struct req *req, struct MHD_Connection *conn, const char *version, struct err *err)
+{
+	MHD_get_connection_values_n(conn, MHD_HEADER_KIND, add_header, req);
+	if (id_is_good(req->head.request_id))
+		memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
+	else
+		ident_random(req->id, "req_", 24);
+	log_set_request(req->id);
+	return head_finish(&req->head, version, err);
+}
+
+static int check_room(struct req *req, struct err *err)
+{
+	struct server *server = req->server;
+
+	if (atomic_load(&server->stopping) && !(req->route->flags & ROUTE_ALWAYS))
+		return err_set(err, ERR_SHUTTING_DOWN, "the server is stopping");
+	if (atomic_load(&server->connections) > server->config.connections && !(req->route->flags & ROUTE_ALWAYS)) {
+		req->reply.close = true;
+		return err_set(err, ERR_QUEUE_FULL, "too many connections");
+	}
+	return 0;
+}
+
+static int find_route(struct req *req, size_t path_len, struct route_match *match, struct err *err)
+{
+	if (strlen(req->target) > LIMIT_URI)
+		return err_set(err, ERR_INVALID_REQUEST, "the request target is longer than %d bytes", LIMIT_URI);
+
+	int r = router_find(req->server->config.routes, req->method, req->target, path_len, match, err);
+
+	if (r == 0)
+		req->route = match->route;
+	return r;
+}
+
+static int take_params(struct req *req, const struct route_match *match, struct err *err)
+{
+	for (size_t i = 0; i < match->param_count; i++) {
+		const char *name = arena_strndup(req->arena, match->params[i].name, match->params[i].name_len);
+
+		if (!name)
+			return err_set(err, ERR_NOMEM, "out of memory");
+
+		int r = uri_decode(req->arena, name, URI_PATH, match->params[i].ptr, match->params[i].len,
+				   &req->params[i].value, err);
+
+		if (r != 0)
+			return r;
+		req->params[i].name = name;
+		req->param_count++;
+	}
+	return 0;
+}
+
+static int check_body(struct req *req, struct err *err)
+{
+	const struct route *route = req->route;
+
+	if (route->flags & ROUTE_STREAM_IN)
+		return 0;
+	if (route->body_max == 0 && head_has_body(&req->head))
+		return err_set(err, ERR_INVALID_REQUEST, "this route takes no body");
+	if (req->head.length > (int64_t)route->body_max)
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the body is larger than %zu bytes", route->body_max);
+	req->body.max = route->body_max;
+	return 0;
+}
+
+/* Everything that can be told from the head alone, cheapest and safest first. */
+static int admit(struct req *req, struct MHD_Connection *conn, const char *version, struct route_match *match,
+		 struct err *err)
+{
+	int r = read_head(req, conn, version, err);
+	size_t path_len = strcspn(req->target, "?");
+	const char *query = req->target[path_len] ? req->target + path_len + 1 : NULL;
+
+	if (r == 0)
+		r = find_route(req, path_len, match, err);
+	if (r == 0)
+		r = check_room(req, err);
+	if (r == 0 && req->route->scope != SCOPE_OPEN)
+		r = auth_check(&req->server->config.auth, req->head.authorizations == 1 ? req->head.authorization : NULL,
+			       req->route->scope, clock_wall_ms(), &req->token, err);
+	if (r == 0)
+		r = take_params(req, match, err);
+	if (r == 0)
+		r = uri_query_parse(req->arena, query, req->route->query, &req->query, err);
+	if (r == 0)
+		r = check_body(req, err);
+	if (r == 0 && req->route->check)
+		r = req->route->check(req, err);
+	return r;
+}
+
+/* Answers in place of the body that would follow. */
+static enum MHD_Result refuse_body(struct req *req, struct MHD_Connection *conn)
+{
+	req->phase = REQ_LINGER;
+	req->linger_until_ns = clock_after_ms(INTAKE_LINGER_MS);
+	reply_raw(req, conn);
+	return MHD_YES;
+}
+
+static enum MHD_Result refuse(struct req *req, struct MHD_Connection *conn, const char *allow, struct err *err)
+{
+	const struct head *head = &req->head;
+
+	req_error(req, err);
+	if (err->code == ERR_METHOD_NOT_ALLOWED)
+		req_header(req, "Allow", allow);
+	stream_answer(&req->stream);
+	if (head->fault || head->chunked || head->length > (int64_t)INTAKE_DISCARD_MAX)
+		return refuse_body(req, conn);
+	req->phase = REQ_DISCARD;
+	return MHD_YES;
+}
+
+static void watch_connection(struct req *req, struct MHD_Connection *conn)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+	req->hangup.fd = info ? info->connect_fd : -1;
+	stream_bind(&req->stream, conn, info ? &req->hangup : NULL);
+}
+
+static enum MHD_Result take_head(struct req *req, struct MHD_Connection *conn, const char *method, const char *version)
+{
+	struct route_match match = {0};
+	struct err err = {0};
+
+	req->method = arena_strdup(req->arena, method);
+	if (!req->method)
+		return MHD_NO;
+	req->phase = REQ_BODY;
+	if (admit(req, conn, version, &match, &err) != 0)
+		return refuse(req, conn, match.allow, &err);
+	watch_connection(req, conn);
+	if (req->route->flags & ROUTE_STREAM_IN && server_submit(req->server, req) != 0) {
+		err_set(&err, ERR_QUEUE_FULL, "too many transfers at once");
+		return refuse(req, conn, NULL, &err);
+	}
+	return MHD_YES;
+}
+
+/* ---- body ---- */
+
+static int keep_body(struct req *req, const char *ptr, size_t len, struct err *err)
+{
+	size_t total = atomic_fetch_add(&req->server->body_bytes, len) + len;
+
+	req->body_charged += len;
+	if (total > INTAKE_BODIES_MAX)
+		return err_set(err, ERR_QUEUE_FULL, "too many large bodies at once");
+	if (buf_append(&req->body, ptr, len) == ERR_PAYLOAD_TOO_LARGE)
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the body is larger than %zu bytes", req->body.max);
+	return req->body.error ? err_set(err, req->body.error, "out of memory") : 0;
+}
+
+static enum MHD_Result linger(struct req *req, size_t *len)
+{
+	req->lingered += *len;
+	*len = 0;
+	return req->lingered > INTAKE_LINGER_BYTES || clock_boot_ns() > req->linger_until_ns ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result take_body(struct req *req, struct MHD_Connection *conn, const char *ptr, size_t *len)
+{
+	struct err err = {0};
+	bool ready = false;
+
+	if (req->phase == REQ_LINGER)
+		return linger(req, len);
+	if (req->phase == REQ_BODY && req->route->flags & ROUTE_STREAM_IN) {
+		*len -= stream_feed(&req->stream, ptr, *len, &ready);
+		if (!ready)
+			return MHD_YES;
+		*len = 0;
+		return refuse_body(req, conn);
+	}
+	if (req->phase == REQ_BODY && keep_body(req, ptr, *len, &err) != 0) {
+		req_error(req, &err);
+		stream_answer(&req->stream);
+		*len = 0;
+		return refuse_body(req, conn);
+	}
+	*len = 0;
+	return MHD_YES;
+}
+
+/* ---- the rest ---- */
+
+static enum MHD_Result send_answer(struct req *req, struct MHD_Connection *conn)
+{
+	req->phase = REQ_SENT;
+	return reply_queue(req, conn);
+}
+
+static enum MHD_Result await_worker(struct req *req, struct MHD_Connection *conn)
+{
+	req->phase = REQ_WORK;
+	return stream_await_answer(&req->stream) ? MHD_YES : send_answer(req, conn);
+}
+
+static enum MHD_Result run_inline(struct req *req, struct MHD_Connection *conn)
+{
+	struct err err = {0};
+
+	if (req->route->handler(req, &err) != REQ_DONE)
+		req_error(req, &err);
+	stream_answer(&req->stream);
+	return send_answer(req, conn);
+}
+
+static enum MHD_Result dispatch(struct req *req, struct MHD_Connection *conn)
+{
+	struct err err = {0};
+
+	if (req->route->flags & ROUTE_INLINE)
+		return run_inline(req, conn);
+
+	/* Suspend first: the worker may be done before submit returns. */
+	enum MHD_Result result = await_worker(req, conn);
+	int r = server_submit(req->server, req);
+
+	if (r != 0) {
+		err_set(&err, r, r == ERR_SHUTTING_DOWN ? "the server is stopping" : "too many requests wait");
+		req_error(req, &err);
+		stream_answer(&req->stream);
+	}
+	return result;
+}
+
+static enum MHD_Result take_end(struct req *req, struct MHD_Connection *conn)
+{
+	switch (req->phase) {
+	case REQ_BODY:
+		if (!(req->route->flags & ROUTE_STREAM_IN))
+			return dispatch(req, conn);
+		stream_feed_end(&req->stream);
+		return await_worker(req, conn);
+	case REQ_WORK:
+		return await_worker(req, conn);
+	case REQ_DISCARD:
+		return send_answer(req, conn);
+	default: /* lingering: the answer is out, nothing more may come on this connection */
+		return MHD_NO;
+	}
+}
+
+enum MHD_Result intake_request(void *cls, struct MHD_Connection *conn, const char *url, const char *method,
+			       const char *version, const char *upload, size_t *upload_len, void **con_cls)
+{
+	struct req *req = *con_cls;
+	enum MHD_Result result;
+
+	(void)cls;
+	(void)url; /* unescaped by libmicrohttpd's lax rules; req->target is what came */
+	if (!req)
+		return MHD_NO;
+	log_set_request(req->id);
+	if (req->phase == REQ_HEAD)
+		result = take_head(req, conn, method, version);
+	else if (*upload_len)
+		result = take_body(req, conn, upload, upload_len);
+	else
+		result = take_end(req, conn);
+	log_set_request(NULL);
+	return result;
+}
+
+static void log_request_line(struct req *req, bool answered, bool delivered)
+{
+	int64_t ms = (clock_boot_ns() - req->begun_ns) / CLOCK_NS_PER_MS;
+
+	log_set_request(req->id);
+	log_info("request", KS("method", req->method), KS("route", req->route ? req->route->pattern : "-"),
+		 KI("status", answered ? req->reply.status : 0), KI("ms", ms), KI("bytes", atomic_load(&req->sent)),
+		 KS("identity", req->token ? req->token->name : "-"), KS("end", delivered ? "sent" : "cut"));
+	log_set_request(NULL);
+}
+
+void intake_completed(void *cls, struct MHD_Connection *conn, void **con_cls, enum MHD_RequestTerminationCode code)
+{
+	struct req *req = *con_cls;
+
+	(void)conn;
+	if (!req)
+		return;
+	*con_cls = NULL;
+	/* Without a method libmicrohttpd refused the head by itself. */
+	if (req->method)
+		log_request_line(req, stream_is_ready(&req->stream),
+				 code == MHD_REQUEST_TERMINATED_COMPLETED_OK || req->phase == REQ_LINGER);
+	stream_over(&req->stream);
+	server_unlink(cls, req);
+	req_unref(req);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The HTTP server: libmicrohttpd's loop threads, worker pools, the watcher of hang-ups, start and stop. Knows routes and tokens,
+ * not what the routes do.
+ */
+#ifndef API_SERVER_H
+#define API_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/auth.h"
+#include "api/router.h"
+#include "core/err.h"
+
+struct server;
+struct req;
+struct watch;
+
+struct server_config {
+	const struct route *routes;
+	struct auth auth;
+	struct watch *watch;
+	const char *address; /* numeric */
+	unsigned port;       /* 0: a free one */
+	unsigned connections;
+	unsigned workers;  /* threads of each of the two pools: short and long requests */
+	int64_t idle_ms;   /* connections and transfers without movement; 0 = SERVER_IDLE_MS */
+	void *ctx;         /* into struct req */
+};
+#define SERVER_IDLE_MS 60000
+
+/* Listens and serves when it returns 0. */
+int server_new(const struct server_config *config, struct server **ret, struct err *err);
+unsigned server_port(const struct server *server);
+/* From now on new requests are answered shutting_down (but routes with ROUTE_ALWAYS); those under way go on. */
+void server_refuse(struct server *server);
+/* Refuses, stops listening, answers what waits, aborts transfers shortly before the deadline, joins. False: a request or worker is stuck
+ * (named in the log); then the server must not be freed and the process should exit. */
+bool server_stop(struct server *server, int64_t deadline_ns);
+void server_free(struct server *server); /* after server_stop returned true; NULL is fine */
+
+/* For tests and /ready. */
+struct server_stat {
+	unsigned connections, requests, busy, queued;
+};
+void server_stat(struct server *server, struct server_stat *ret);
+
+/* ---- for the other files of this folder ---- */
+struct watch *server_watch(struct server *server);
+/* Runs the request's handler (or pump) on a worker; takes over the caller's reference of req. */
+void server_again(struct server *server, struct req *req);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the raw file routes: streaming upload and download with back-pressure through the request's window. Entered from the
+ * loop thread for the checks before the body, else from workers of the long pool. Memory per transfer is the window; a client
+ * that stalls ends it after the idle limit; an upload that does not come to its checked end leaves nothing visible.
+ */
+#include <string.h>
+
+#include "api/filework.h"
+#include "api/resources.h"
+#include "api/upload.h"
+#include "core/limits.h"
+
+#define MODE_DEFAULT 0600u
+
+/* ---- upload ---- */
+
+struct put {
+	struct file_place place;
+	const char *path;
+	const char *sha256; /* or NULL */
+	uint32_t mode;
+	uint64_t size;
+};
+
+static int take_mode(const struct req *req, uint32_t *ret, struct err *err)
+{
+	const char *text = req_query(req, "mode");
+	uint32_t mode = 0;
+
+	*ret = MODE_DEFAULT;
+	if (!text)
+		return 0;
+	for (const char *c = text; *c; c++) {
+		if (*c < '0' || *c > '7' || c - text >= 4)
+			return err_set(err, ERR_INVALID_REQUEST, "mode is not octal, such as 0644");
+		mode = mode * 8 + (uint32_t)(*c - '0');
+	}
+	if (mode == 0 || mode > 0777)
+		return err_set(err, ERR_INVALID_REQUEST, "mode is not between 0001 and 0777");
+	*ret = mode;
+	return 0;
+}
+
+static int take_digest(const struct req *req, const char **ret, struct err *err)
+{
+	const char *text = req_query(req, "sha256");
+
+	if (text && (strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64))
+		return err_set(err, ERR_INVALID_REQUEST, "sha256 is not 64 lower-case hexadecimal digits");
+	*ret = text;
+	return 0;
+}
+
+/* Content-Length, ?size and the limit have to agree before a byte is read. */
+static int take_size(const struct req *req, uint64_t *ret, struct err *err)
+{
+	int64_t max = api_of(req)->config.conf->file_max_bytes;
+	int64_t length = head_has_body(&req->head) ? req->head.length : 0; /* -1: chunked */
+	int64_t size;
+	int r = req_query_number(req, "size", 0, INT64_MAX, -1, &size, err);
+
+	if (r != 0)
+		return r;
+	if (size >= 0 && length >= 0 && size != length)
+		return err_set(err, ERR_INVALID_REQUEST, "size says %lld bytes, Content-Length %lld", (long long)size,
+			       (long long)length);
+	if (size < 0)
+		size = length;
+	if (size > max)
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %lld bytes", (long long)max);
+	*ret = size < 0 ? UPLOAD_SIZE_UNKNOWN : (uint64_t)size;
+	return 0;
+}
+
+int transfer_check_put(struct req *req, struct err *err)
+{
+	struct put *put = arena_alloc(req->arena, sizeof(*put));
+
+	if (!put)
+		return err_set(err, ERR_NOMEM, "out of memory");
+
+	int r = filework_place(req, &put->place, err);
+
+	put->path = req_query(req, "path");
+	if (r == 0)
+		r = ident_path_check("path", put->path ? put->path : "", put->path ? strlen(put->path) : 0, false, err);
+	if (r == 0)
+		r = take_mode(req, &put->mode, err);
+	if (r == 0)
+		r = take_digest(req, &put->sha256, err);
+	if (r == 0)
+		r = take_size(req, &put->size, err);
+	req->state = put;
+	return r;
+}
+
+static int read_window(void *arg, void *buf, size_t cap, size_t *ret_len)
+{
+	return stream_read(arg, buf, cap, ret_len);
+}
+
+static int write_file(struct req *req, const struct put *put, struct upload *upload, struct err *err)
+{
+	struct call_sink sink = {.read = upload_read, .arg = upload};
+	struct filework work;
+	struct berth_file_write write = {
+		.struct_size = sizeof(write),
+		.mode = put->mode,
+		.path = filework_str(put->path),
+		.size = put->size, /* both have UINT64_MAX for "not known" */
+		.sha256 = filework_str(put->sha256),
+	};
+	int r = filework_begin(req, &put->place, FILEWORK_TRANSFER_MS, &work, err);
+
+	if (r == 0 && !filework_call(&work, &sink))
+		r = err_set(err, ERR_NOMEM, "out of memory");
+	else if (r == 0) {
+		r = call_file_write(work.call, work.session, &write, err);
+		/* Our own refusal of the bytes is what the caller must hear, not what the provider made of it. */
+		if (upload->error.code) {
+			*err = upload->error;
+			r = err->code;
+		} else if (r == 0 && !upload->checked) {
+			r = err_set(err, ERR_PROVIDER, "the provider completed the file without its end");
+		} else {
+			r = filework_result(&work, r, err);
+		}
+	}
+	filework_end(req, &work, r);
+	return r;
+}
+
+int transfer_put(struct req *req, struct err *err)
+{
+	const struct put *put = req->state;
+	struct upload upload = {
+		.source = read_window,
+		.arg = &req->stream,
+		.size = put->size,
+		.max = (uint64_t)api_of(req)->config.conf->file_max_bytes,
+		.sha256 = put->sha256,
+	};
+	int r = upload_init(&upload, err);
+
+	if (r == 0)
+		r = write_file(req, put, &upload, err);
+	upload_fini(&upload);
+	if (r != 0)
+		return r;
+	/* Capital keys: the reference answers an untagged struct here. */
+	buf_puts(&req->reply.body, "{\"Path\":");
+	json_put_string(&req->reply.body, put->path, strlen(put->path));
+	buf_printf(&req->reply.body, ",\"Size\":%llu}\n", (unsigned long long)upload.total);
+	req_json(req, 200);
+	return REQ_DONE;
+}
+
+/* ---- download ---- */
+
+struct get {
+	struct req *req;
+	uint64_t left; /* of what Content-Length promised */
+};
+
+static int give_window(void *arg, unsigned stream, const void *ptr, size_t len)
+{
+	struct get *get = arg;
+
+	(void)stream;
+	if (len > get->left)
+		return ERR_PROVIDER;
+	get->left -= len;
+	return stream_write(&get->req->stream, ptr, len);
+}
+
+static int stat_file(struct req *req, struct filework *work, const char *path, uint64_t *ret_size, uint32_t *ret_mode,
+		     struct err *err)
+{
+	uint64_t max = (uint64_t)api_of(req)->config.conf->file_max_bytes;
+	size_t count = 0;
+
+	if (!filework_call(work, NULL))
+		return err_set(err, ERR_NOMEM, "out of memory");
+
+	int r = filework_result(work, call_file_stat(work->call, work->session, path, err), err);
+	const struct berth_file_info *info = r == 0 ? call_files(work->call, &count) : NULL;
+
+	if (r != 0)
+		return r;
+	if (count != 1)
+		return err_set(err, ERR_PROVIDER, "the provider described %zu files instead of one", count);
+	if (info->kind != BERTH_FILE_REGULAR)
+		return err_set(err, ERR_INVALID_REQUEST, "the path is not a regular file");
+	if (info->size > max)
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %llu bytes", (unsigned long long)max);
+	*ret_size = info->size;
+	*ret_mode = info->mode & 0777;
+	return 0;
+}
+
+/* After the head is out an error can only cut the answer short of its length. */
+static int send_file(struct req *req, struct filework *work, const char *path, uint64_t size, struct err *err)
+{
+	struct get get = {.req = req, .left = size};
+	struct call_sink sink = {.write = give_window, .arg = &get};
+	int r = 0;
+
+	if (!filework_call(work, &sink))
+		r = err_set(err, ERR_NOMEM, "out of memory");
+	else if (size > 0)
+		r = filework_result(work, call_file_read(work->call, work->session, path, 0, size, err), err);
+	if (r == 0 && get.left)
+		r = err_set(err, ERR_PROVIDER, "the file ended early");
+	stream_write_end(&req->stream, r);
+	return r;
+}
+
+int transfer_get(struct req *req, struct err *err)
+{
+	struct file_place place;
+	struct filework work;
+	const char *path = req_query(req, "path");
+	uint64_t size = 0;
+	uint32_t mode = 0;
+	char text[8];
+	int r = filework_place(req, &place, err);
+
+	if (r == 0)
+		r = ident_path_check("path", path ? path : "", path ? strlen(path) : 0, false, err);
+	if (r != 0)
+		return r;
+	r = filework_begin(req, &place, FILEWORK_TRANSFER_MS, &work, err);
+	if (r == 0)
+		r = stat_file(req, &work, path, &size, &mode, err);
+	if (r != 0) {
+		filework_end(req, &work, r);
+		return r;
+	}
+	snprintf(text, sizeof(text), "%03o", mode);
+	req_header(req, "X-AgentArea-File-Mode", text);
+	req_answer_stream(req, 200, "application/octet-stream", size);
+	r = send_file(req, &work, path, size, err);
+	filework_end(req, &work, r);
+	return REQ_STREAMED;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the parking of requests on watch keys. Entered from workers (wait_for), from the notifying thread (fire) and from
+ * whoever ends a wait early. The gate decides which of the two parties of one arming goes on with the request: the second
+ * one to pass it. Must never block in fire, nor touch a request after it was parked.
+ */
+#include "api/wait.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "api/req.h"
+#include "api/server.h"
+#include "core/clock.h"
+#include "core/watch.h"
+
+/* True for the party that comes last. */
+static bool pass_gate(struct req *req)
+{
+	return atomic_fetch_sub(&req->wait.gate, 1) == 1;
+}
+
+static void fire(struct watch_waiter *waiter, bool timed_out)
+{
+	struct req *req = waiter->arg;
+
+	(void)timed_out; /* the handler looks at the clock itself */
+	if (pass_gate(req))
+		server_again(req->server, req);
+}
+
+static void arm(struct req *req, const char *key, int64_t deadline_ns)
+{
+	struct req_wait *wait = &req->wait;
+
+	assert(strlen(key) < sizeof(wait->key));
+	memcpy(wait->key, key, strlen(key) + 1);
+	atomic_store(&wait->gate, 2);
+	/* Not as a whole: `added` may be looked at by wait_hurry right now, under the watch's lock. */
+	wait->waiter.key = wait->key;
+	wait->waiter.fire = fire;
+	wait->waiter.arg = req;
+	wait->waiter.deadline_ns = deadline_ns;
+	watch_add(server_watch(req->server), &wait->waiter);
+}
+
+int wait_for(struct req *req, const char *key, int64_t deadline_ns,
+	     int (*look)(struct req *req, bool *ret_done, struct err *err), struct err *err)
+{
+	for (;;) {
+		bool done = false;
+
+		arm(req, key, deadline_ns);
+
+		int r = look(req, &done, err);
+
+		if (r != 0 || done || clock_boot_ns() >= deadline_ns || atomic_load(&req->hurried)) {
+			/* Taken off in time, or the other party has already passed: the request is still ours. */
+			if (watch_cancel(server_watch(req->server), &req->wait.waiter) || pass_gate(req))
+				return r;
+			return REQ_PARKED;
+		}
+		if (!pass_gate(req))
+			return REQ_PARKED;
+	}
+}
+
+void wait_hurry(struct req *req)
+{
+	atomic_store(&req->hurried, true);
+	if (watch_cancel(server_watch(req->server), &req->wait.waiter) && pass_gate(req))
+		server_again(req->server, req);
+}

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * berthd: argv, signals, the order of start and stop. Runs on the main thread, the only one that takes signals. Must hold no
+ * logic of its own; every error exit prints one sentence, "berthd: <place>: <why>".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "blob/blob.h"
+#include "conf/conf.h"
+#include "core/clock.h"
+#include "core/failpoint.h"
+#include "core/ident.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "core/secret.h"
+#include "core/watch.h"
+#include "execution/execution.h"
+#include "plugin/loader.h"
+#include "plugin/target.h"
+#include "session/session.h"
+#include "store/store.h"
+
+#define CONF_DEFAULT "/etc/berth/berth.conf"
+#define EXIT_USAGE 2
+#define EXIT_CONFIG 78 /* sysexits.h: EX_CONFIG */
+#define STUCK_MS 5000  /* what a stop grants each layer past stop_grace */
+#define DESCRIPTORS_PER_COMMAND 4 /* its two spool files, its provider's connection, one to spare */
+#define DESCRIPTORS_OTHER 256     /* store, loops, plugins, log */
+
+struct host {
+	struct conf *conf;
+	struct store *store;
+	struct seal *seal;
+	struct blob_store *blobs;
+	struct registry *registry;
+	struct watch *watch;
+	struct sessions *sessions;
+	struct executions *executions;
+	struct api *api;
+	bool sessions_run, executions_run;
+	char id[IDENT_ID_MAX + 1];
+	char probe[PATH_MAX]; /* this program */
+};
+
+static int fail(const char *place, const struct err *err)
+{
+	/* A configuration error names its file and line itself. */
+	fprintf(stderr, "berthd: %s: %s\n", place, err->msg);
+	return err->code == ERR_CONFIG ? EXIT_CONFIG : 1;
+}
+
+/* ---- start ---- */
+
+static const char *path_or(const char *path, const char *dir, const char *name, char ret[PATH_MAX])
+{
+	if (path && *path)
+		snprintf(ret, PATH_MAX, "%s", path);
+	else
+		snprintf(ret, PATH_MAX, "%s/%s", dir, name);
+	return ret;
+}
+
+static int start_log(struct host *host, struct err *err)
+{
+	bool json = strcmp(host->conf->log_format, "json") == 0;
+
+	(void)err;
+	log_init((enum log_level)log_level_parse(host->conf->log_level), json ? LOG_JSON : LOG_LOGFMT);
+	return 0;
+}
+
+static int start_failpoints(struct host *host, struct err *err)
+{
+	(void)host;
+	return failpoint_init(err);
+}
+
+static int check_limits(struct host *host, struct err *err)
+{
+	const struct conf *conf = host->conf;
+	uint64_t need = (uint64_t)conf->http_connections + (uint64_t)conf->runner_concurrency * DESCRIPTORS_PER_COMMAND +
+			DESCRIPTORS_OTHER;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return err_set(err, ERR_IO, "cannot read the limit of descriptors: %s", strerror(errno));
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < need)
+		return err_set(err, ERR_CONFIG,
+			       "http.connections = %lld and runner.concurrency = %lld need %llu descriptors, %llu are allowed "
+			       "(RLIMIT_NOFILE)",
+			       (long long)conf->http_connections, (long long)conf->runner_concurrency,
+			       (unsigned long long)need, (unsigned long long)limit.rlim_cur);
+	return 0;
+}
+
+static int make_state_dir(struct host *host, struct err *err)
+{
+	const char *dir = host->conf->state_dir;
+
+	if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+		return err_set(err, ERR_CONFIG, "cannot make state_dir %s: %s", dir, strerror(errno));
+	if (access(dir, R_OK | W_OK | X_OK) != 0)
+		return err_set(err, ERR_CONFIG, "cannot use state_dir %s: %s", dir, strerror(errno));
+	return 0;
+}
+
+static int start_store(struct host *host, struct err *err)
+{
+	char path[PATH_MAX];
+	char name[32] = "host";
+	char prefix[sizeof(name) + 1];
+	struct store_config config = {
+		.path = path_or(host->conf->store_path, host->conf->state_dir, "berth.db", path),
+		.deployment = host->conf->deployment,
+		.host_id = host->id,
+	};
+
+	gethostname(name, sizeof(name) - 1); /* cut to what leaves room for the random part */
+	snprintf(prefix, sizeof(prefix), "%s-", name);
+	ident_random(host->id, prefix, 12);
+	return store_open_sqlite(&config, &host->store, err);
+}
+
+static bool see_row(const struct store_row *row, void *arg)
+{
+	(void)row;
+	*(bool *)arg = true;
+	return false;
+}
+
+static int look_for_tasks(struct txn *txn, void *arg, struct err *err)
+{
+	*(bool *)arg = false;
+	return txn_scan(txn, STORE_TASK, NULL, "", false, 1, see_row, arg, err);
+}
+
+static int start_seal(struct host *host, struct err *err)
+{
+	char path[PATH_MAX];
+	const char *old = host->conf->state_key_old;
+	bool tasks = true;
+	int r = store_view(host->store, look_for_tasks, &tasks, err);
+
+	/* A new key beside rows sealed with another one would make them unreadable: then the old key has to be brought back. */
+	if (r == 0)
+		r = seal_open_file(path_or(host->conf->state_key, host->conf->state_dir, "state.key", path),
+				   old && *old ? old : NULL, !tasks, &host->seal, err);
+	return r;
+}
+
+static int start_blobs(struct host *host, struct err *err)
+{
+	char path[PATH_MAX];
+
+	return blob_open_dir(path_or(host->conf->blob_path, host->conf->state_dir, "objects", path), store_id(host->store),
+			     &host->blobs, err);
+}
+
+static int start_registry(struct host *host, struct err *err)
+{
+	ssize_t len = readlink("/proc/self/exe", host->probe, sizeof(host->probe) - 1);
+
+	if (len < 0)
+		return err_set(err, ERR_IO, "cannot find this program for the probe: %s", strerror(errno));
+	host->probe[len] = '\0';
+	return registry_open(host->conf, host->probe, &host->registry, err);
+}
+
+static int start_watch(struct host *host, struct err *err)
+{
+	host->watch = watch_new();
+	return host->watch ? 0 : err_set(err, ERR_NOMEM, "out of memory");
+}
+
+static int make_sessions(struct host *host, struct err *err)
+{
+	struct sessions_config config = {
+		.conf = host->conf,
+		.store = host->store,
+		.registry = host->registry,
+		.watch = host->watch,
+		.seal = host->seal,
+		.host_id = host->id,
+	};
+
+	return sessions_new(&config, &host->sessions, err);
+}
+
+static int make_executions(struct host *host, struct err *err)
+{
+	struct executions_config config = {
+		.conf = host->conf,
+		.store = host->store,
+		.blobs = host->blobs,
+		.sessions = host->sessions,
+		.watch = host->watch,
+		.host_id = host->id,
+	};
+
+	return executions_new(&config, &host->executions, err);
+}
+
+static int start_sessions(struct host *host, struct err *err)
+{
+	host->sessions_run = true;
+	return sessions_start(host->sessions, err);
+}
+
+static int start_executions(struct host *host, struct err *err)
+{
+	host->executions_run = true;
+	return executions_start(host->executions, err);
+}
+
+static int start_api(struct host *host, struct err *err)
+{
+	struct api_config config = {
+		.conf = host->conf,
+		.store = host->store,
+		.registry = host->registry,
+		.sessions = host->sessions,
+		.executions = host->executions,
+		.watch = host->watch,
+	};
+
+	return api_start(&config, &host->api, err);
+}
+
+/* Whoever started us with port 0 reads it here; renamed into place, so that it is never half written. */
+static int write_port(struct host *host, struct err *err)
+{
+	char path[PATH_MAX];
+	char new_path[PATH_MAX + 8];
+	FILE *file;
+
+	snprintf(new_path, sizeof(new_path), "%s.new", path_or(NULL, host->conf->state_dir, "port", path));
+	file = fopen(new_path, "we");
+	if (!file || fprintf(file, "%u\n", api_port(host->api)) < 0 || fclose(file) != 0 || rename(new_path, path) != 0)
+		return err_set(err, ERR_IO, "cannot write %s: %s", path, strerror(errno));
+	return 0;
+}
+
+/* The order of start; stop_host goes back the same way. */
+static const struct {
+	const char *place;
+	int (*start)(struct host *host, struct err *err);
+} steps[] = {
+	{"log", start_log},           {"failpoints", start_failpoints}, {"limits", check_limits},
+	{"state", make_state_dir},    {"store", start_store},           {"state key", start_seal},
+	{"objects", start_blobs},     {"providers", start_registry},    {"watch", start_watch},
+	{"sessions", make_sessions},  {"executions", make_executions},  {"sessions", start_sessions},
+	{"executions", start_executions}, {"http", start_api},          {"port", write_port},
+};
+
+/* ---- stop ---- */
+
+static void free_host(struct host *host)
+{
+	api_free(host->api);
+	executions_free(host->executions);
+	sessions_free(host->sessions);
+	if (host->registry)
+		registry_close(host->registry, clock_after_ms(STUCK_MS));
+	watch_free(host->watch);
+	if (host->blobs)
+		blob_close(host->blobs);
+	seal_free(host->seal);
+	if (host->store)
+		store_close(host->store);
+	conf_free(host->conf);
+}
+
+/* False: something is stuck; it was named in the log, and nothing may be freed under it. */
+static bool stop_host(struct host *host)
+{
+	int64_t grace = host->conf->stop_grace_ms;
+
+	if (host->api)
+		api_refuse(host->api);
+	if (host->executions_run)
+		executions_stop(host->executions, clock_after_ms(grace + STUCK_MS));
+	if (host->api && !api_stop(host->api, clock_after_ms(STUCK_MS)))
+		return false;
+	if (host->sessions_run)
+		sessions_stop(host->sessions, clock_after_ms(STUCK_MS));
+	return true;
+}
+
+/* ---- signals ---- */
+
+static void block_signals(sigset_t *set)
+{
+	sigemptyset(set);
+	sigaddset(set, SIGTERM);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP);
+	sigprocmask(SIG_BLOCK, set, NULL);
+
+	struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+	sigaction(SIGPIPE, &ignore, NULL);
+}
+
+static void exit_at_once(int number)
+{
+	(void)number;
+	_exit(1);
+}
+
+/* From here on a second signal ends the process. */
+static void unblock_to_exit(void)
+{
+	struct sigaction action = {.sa_handler = exit_at_once};
+	sigset_t set;
+
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int wait_for_stop(const sigset_t *set)
+{
+	int number = 0;
+
+	do {
+		if (sigwait(set, &number) == 0 && number == SIGHUP)
+			log_warn("the configuration is read at start only; restart to apply it");
+	} while (number != SIGTERM && number != SIGINT);
+	return number;
+}
+
+/* systemd's notification protocol: one datagram. Without the variable nobody asked. */
+static void notify(const char *state)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t len = path ? strlen(path) : 0;
+
+	if (len == 0 || len >= sizeof(address.sun_path))
+		return;
+	memcpy(address.sun_path, path, len);
+	if (path[0] == '@')
+		address.sun_path[0] = '\0';
+
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+
+	if (fd < 0)
+		return;
+	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, size) < 0)
+		log_warn("cannot notify the service manager", KS("why", strerror(errno)));
+	close(fd);
+}
+
+/* ---- argv ---- */
+
+struct options {
+	const char *conf;
+	bool test;
+	bool dev;
+};
+
+static int serve(struct host *host, const sigset_t *set)
+{
+	struct err err = {0};
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		if (steps[i].start(host, &err) != 0) {
+			int code = fail(steps[i].place, &err);
+
+			if (stop_host(host))
+				free_host(host);
+			return code;
+		}
+	}
+	log_info("ready", KS("version", BERTH_VERSION), KS("address", host->conf->listen), KI("port", api_port(host->api)),
+		 KI("targets", host->registry->target_count));
+	notify("READY=1");
+	log_info("stopping", KS("signal", wait_for_stop(set) == SIGTERM ? "TERM" : "INT"));
+	unblock_to_exit();
+	notify("STOPPING=1");
+	if (!stop_host(host)) {
+		fprintf(stderr, "berthd: stop: a thread is stuck\n");
+		_exit(1);
+	}
+	free_host(host);
+	log_info("stopped");
+	return 0;
+}
+
+/* Everything a start would check, short of opening the store and the port. */
+static int test_conf(struct host *host)
+{
+	struct err err = {0};
+	struct buf dump;
+	int code = 0;
+
+	if (check_limits(host, &err) != 0)
+		code = fail("limits", &err);
+	else if (make_state_dir(host, &err) != 0) /* targets keep private folders there */
+		code = fail("state", &err);
+	else if (start_registry(host, &err) != 0)
+		code = fail("providers", &err);
+	if (code == 0) {
+		buf_init(&dump, LIMIT_MIB);
+		conf_dump(host->conf, &dump);
+		fwrite(dump.ptr, 1, dump.len, stdout);
+		buf_fini(&dump);
+	}
+	free_host(host);
+	return code;
+}
+
+static void print_dev_token(const struct conf *conf)
+{
+	for (size_t i = 0; i < conf->token_count; i++) {
+		size_t len = 0;
+		const void *secret = secret_ptr(conf->tokens[i].secret, &len);
+
+		if (strcmp(conf->tokens[i].name, "dev") == 0) {
+			printf("berthd: token of this run: %.*s\n", (int)len, (const char *)secret);
+			fflush(stdout);
+		}
+	}
+}
+
+static int run(const struct options *options)
+{
+	struct host host = {0};
+	struct err err = {0};
+	sigset_t set;
+
+	block_signals(&set);
+	if (conf_load(options->conf, options->dev, &host.conf, &err) != 0)
+		return fail("configuration", &err);
+	if (options->test)
+		return test_conf(&host);
+	if (options->dev)
+		print_dev_token(host.conf);
+	return serve(&host, &set);
+}
+
+static const char usage[] =
+	"usage: berthd [-c FILE] [-t] [--dev]\n"
+	"       berthd --version | --help\n"
+	"  -c, --config FILE  configuration file (default " CONF_DEFAULT ")\n"
+	"  -t, --test         check everything, print the effective configuration, exit\n"
+	"      --dev          make a token for this run and print it (loopback only)\n";
+
+static int probe(int argc, char **argv)
+{
+	char *end = NULL;
+	long fd = argc == 5 ? strtol(argv[2], &end, 10) : -1;
+
+	if (fd < 0 || fd > INT_MAX || !end || *end) {
+		fputs("berthd: --probe: needs a descriptor, a path and a name\n", stderr);
+		return EXIT_USAGE;
+	}
+	return loader_probe_main((int)fd, argv[3], argv[4]);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"config", required_argument, NULL, 'c'}, {"test", no_argument, NULL, 't'}, {"dev", no_argument, NULL, 'd'},
+		{"version", no_argument, NULL, 'V'},      {"help", no_argument, NULL, 'h'}, {0},
+	};
+	struct options options = {.conf = CONF_DEFAULT};
+	int c;
+
+	if (argc > 1 && strcmp(argv[1], "--probe") == 0)
+		return probe(argc, argv);
+	while ((c = getopt_long(argc, argv, "c:th", longs, NULL)) != -1) {
+		switch (c) {
+		case 'c':
+			options.conf = optarg;
+			break;
+		case 't':
+			options.test = true;
+			break;
+		case 'd':
+			options.dev = true;
+			break;
+		case 'V':
+			puts("berthd " BERTH_VERSION);
+			return 0;
+		case 'h':
+			fputs(usage, stdout);
+			return 0;
+		default:
+			fputs(usage, stderr);
+			return EXIT_USAGE;
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "berthd: %s: not an option\n%s", argv[optind], usage);
+		return EXIT_USAGE;
+	}
+	return run(&options);
+}
