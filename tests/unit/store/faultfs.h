@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A disk that fails when told to, between SQLite and the real one. Any thread. */
+#ifndef TESTS_STORE_FAULTFS_H
+#define TESTS_STORE_FAULTFS_H
+
+/* SQLite result codes that the next calls answer with; 0 = works. */
+enum faultfs_call { FAULTFS_WRITE, FAULTFS_SYNC, FAULTFS_READ, FAULTFS_CALLS };
+
+void faultfs_install(void); /* once, before the first database is opened */
+void faultfs_set(enum faultfs_call call, int code);
+
+#endif
