@@ -48,7 +48,7 @@ static int write_all(int fd, const char *ptr, size_t len)
 	return 0;
 }
 
-static int replace_file(int dir_fd, const char *name, const char *ptr, size_t len)
+static int replace_file(int dir_fd, const char *name, const char *ptr, size_t len, bool sync)
 {
 	char temporary[64];
 	int fd, rc;
@@ -58,7 +58,7 @@ static int replace_file(int dir_fd, const char *name, const char *ptr, size_t le
 	if (fd < 0)
 		return -errno;
 	rc = write_all(fd, ptr, len);
-	if (!rc && fdatasync(fd))
+	if (!rc && sync && fdatasync(fd))
 		rc = -errno;
 	close(fd);
 	if (!rc && renameat(dir_fd, temporary, dir_fd, name))
@@ -66,7 +66,7 @@ static int replace_file(int dir_fd, const char *name, const char *ptr, size_t le
 	return rc;
 }
 
-int record_write(int dir_fd, const struct session *s)
+int record_write(int dir_fd, const struct session *s, bool sync)
 {
 	char text[RECORD_MAX];
 	size_t len = (size_t)snprintf(text, sizeof(text), "%s", RECORD_MAGIC);
@@ -85,7 +85,7 @@ int record_write(int dir_fd, const struct session *s)
 		if (len >= sizeof(text))
 			return -EOVERFLOW;
 	}
-	return replace_file(dir_fd, "session", text, len);
+	return replace_file(dir_fd, "session", text, len, sync);
 }
 
 /* One line "key=value" of the field; returns what follows, or NULL. */
@@ -172,7 +172,7 @@ int record_write_env(int dir_fd, const struct berth_pair *env, size_t count)
 		at = put(at, env[i].name, '=');
 		at = put(at, env[i].value, '\0');
 	}
-	rc = replace_file(dir_fd, "env", text, len);
+	rc = replace_file(dir_fd, "env", text, len, true);
 	free(text);
 	return rc;
 }

@@ -5,8 +5,8 @@
 
 #include "store.h"
 
-/* Whole or not at all: temporary name, then rename. */
-int record_write(int dir_fd, const struct session *s);
+/* Whole or not at all: temporary name, then rename. With sync also after a power cut. */
+int record_write(int dir_fd, const struct session *s, bool sync);
 /* -EBADMSG: not what record_write writes. */
 int record_read(int dir_fd, struct session *ret);
 

@@ -237,7 +237,7 @@ static int32_t ready_early(struct opcall *oc)
 		return rc;
 	oc->s.ready_ms = text_now_ms();
 	oc->s.deaf_ms = oc->s.ready_ms + oc->fx.ready_early_ms;
-	err = store_save(fd, &oc->s);
+	err = store_save(&oc->m->store, fd, &oc->s);
 	let_go(oc, fd);
 	return err ? opcall_fail_errno(oc, err, oc->ref) : BERTH_OK;
 }
@@ -289,7 +289,7 @@ static int32_t assign_held(struct opcall *oc, int fd, const struct berth_identit
 	memcpy(oc->s.task, task, sizeof(task));
 	rc = store_index(&oc->m->store, &oc->s);
 	if (!rc)
-		rc = store_save(fd, &oc->s);
+		rc = store_save(&oc->m->store, fd, &oc->s);
 	return rc ? opcall_fail_errno(oc, rc, oc->ref) : emit(oc, &oc->s);
 }
 
@@ -358,7 +358,7 @@ static int32_t renew(struct opcall *oc, int64_t until_ms)
 	until = grant(oc, until_ms, text_now_ms());
 	if (oc->s.expires_ms && until > oc->s.expires_ms) {
 		oc->s.expires_ms = until;
-		err = store_save(fd, &oc->s);
+		err = store_save(&oc->m->store, fd, &oc->s);
 	}
 	let_go(oc, fd);
 	return err ? opcall_fail_errno(oc, err, oc->ref) : shim_host.emit_expiry(oc->call, oc->s.expires_ms);

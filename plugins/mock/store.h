@@ -57,7 +57,7 @@ int store_load(const struct store *store, const char *ref, struct session *ret);
 /* As store_load, and keeps other writers of this session out until the returned descriptor (of its directory) is
  * closed. */
 int store_hold(const struct store *store, const char *ref, struct session *ret);
-int store_save(int held_fd, const struct session *s);
+int store_save(const struct store *store, int held_fd, const struct session *s);
 /* The index entry of a session that gets its identity later; before store_save. */
 int store_index(const struct store *store, const struct session *s);
 

@@ -52,28 +52,43 @@ static int open_forced(int parent_fd, const char *name)
 	return fd;
 }
 
-/* Removes one entry, or moves it to the top when it is a directory with something in it. 1 = moved. */
-static int drop_entry(int dir_fd, const char *name, int top_fd)
+/* To the top, under a new name. Moving a directory rewrites its "..", which needs write permission on it. */
+static int hoist(int dir_fd, const char *name, int top_fd)
 {
 	char hoisted[64];
 	int fd;
 
+	hoist_name(hoisted, sizeof(hoisted));
+	if (!renameat(dir_fd, name, top_fd, hoisted))
+		return 0;
+	if (errno == EACCES) {
+		fd = open_forced(dir_fd, name);
+		if (fd >= 0)
+			close(fd);
+		if (!renameat(dir_fd, name, top_fd, hoisted))
+			return 0;
+	}
+	return errno == ENOENT ? 0 : -errno;
+}
+
+/* Removes a file. 1 = it is a directory; `type` of readdir saves asking. */
+static int drop_file(int dir_fd, const char *name, unsigned char type)
+{
+	if (type == DT_DIR)
+		return 1;
 	if (!unlinkat(dir_fd, name, 0) || errno == ENOENT)
 		return 0;
-	if (errno != EISDIR && errno != EPERM)
-		return -errno;
-	if (!unlinkat(dir_fd, name, AT_REMOVEDIR) || errno == ENOENT)
-		return 0;
-	if (errno != ENOTEMPTY && errno != EEXIST)
-		return -errno;
-	/* Moving a directory rewrites its "..", which needs write permission on it. */
-	fd = open_forced(dir_fd, name);
-	if (fd >= 0)
-		close(fd);
-	hoist_name(hoisted, sizeof(hoisted));
-	if (renameat(dir_fd, name, top_fd, hoisted))
-		return errno == ENOENT ? 0 : -errno;
-	return 1;
+	return errno == EISDIR || errno == EPERM ? 1 : -errno;
+}
+
+/* Removes one entry, or moves it to the top when it is a directory with something in it. */
+static int drop_entry(int dir_fd, const struct dirent *entry, int top_fd)
+{
+	int rc = drop_file(dir_fd, entry->d_name, entry->d_type);
+
+	if (rc <= 0 || !unlinkat(dir_fd, entry->d_name, AT_REMOVEDIR) || errno == ENOENT)
+		return rc < 0 ? rc : 0;
+	return errno == ENOTEMPTY || errno == EEXIST ? hoist(dir_fd, entry->d_name, top_fd) : -errno;
 }
 
 static int empty_dir(int dir_fd, int top_fd)
@@ -92,7 +107,7 @@ static int empty_dir(int dir_fd, int top_fd)
 
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
-		rc = drop_entry(dirfd(dir), entry->d_name, top_fd);
+		rc = drop_entry(dirfd(dir), entry, top_fd);
 		if (rc < 0 && !first)
 			first = rc;
 	}
@@ -130,13 +145,14 @@ static int pass(int top_fd, size_t *ret_left)
 		return first;
 	}
 	while ((entry = readdir(dir))) {
-		int rc = 0;
+		int rc;
 
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
 		++*ret_left;
-		if (unlinkat(top_fd, entry->d_name, 0) && errno != ENOENT)
-			rc = errno == EISDIR || errno == EPERM ? drop_top_dir(top_fd, entry->d_name) : -errno;
+		rc = drop_file(top_fd, entry->d_name, entry->d_type);
+		if (rc > 0)
+			rc = drop_top_dir(top_fd, entry->d_name);
 		if (rc && !first)
 			first = rc;
 	}
