@@ -3,7 +3,7 @@
  * The life of a call: bulkhead, turn, deadline, cancel, and the frame around the plugin. call_cancel enters from any
  * thread, the rest from the call's own. Holds no lock while the plugin runs.
  */
-#include "plugin/private.h"
+#include "plugin/call.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "plugin/private.h"
 
 struct call *call_new(struct target *target, int64_t deadline_ns, const struct call_sink *sink)
 {

@@ -150,13 +150,14 @@ static const char *step_word(const struct child *child)
 	return steps[child->steps < last ? child->steps : last];
 }
 
-static int judge(struct child *child, int status, bool ended, const char *path, struct err *err)
+/* limit_ms: what the child did not keep; 0 when it ended by itself. */
+static int judge(struct child *child, int status, int64_t limit_ms, const char *path, struct err *err)
 {
 	const char *sep = child->tail_len ? "; it wrote: " : "";
 
-	if (!ended)
-		return err_set(err, ERR_CONFIG, "plugin %s: did not come back from %s within the limit%s%s", path,
-			       step_word(child), sep, child->tail);
+	if (limit_ms)
+		return err_set(err, ERR_CONFIG, "plugin %s: did not come back from %s within %lld ms%s%s", path,
+			       step_word(child), (long long)limit_ms, sep, child->tail);
 	if (WIFSIGNALED(status))
 		return err_set(err, ERR_CONFIG, "plugin %s: crashed in %s: SIG%s%s%s", path, step_word(child),
 			       sigabbrev_np(WTERMSIG(status)) ? sigabbrev_np(WTERMSIG(status)) : "?", sep, child->tail);
@@ -180,7 +181,7 @@ static int open_pipes(struct child *child)
 int probe_run(const char *program, int fd, const char *path, const char *name, int64_t limit_ms, struct err *err)
 {
 	struct child child = {.pid = -1, .pidfd = -1, .out = {-1, -1}, .err = {-1, -1}};
-	int status = 0, failed = 0, rc = ERR_IO;
+	int status = 0, failed = 0, rc = ERR_CONFIG;
 	bool ended;
 
 	if (open_pipes(&child)) {
@@ -201,7 +202,7 @@ int probe_run(const char *program, int fd, const char *path, const char *name, i
 		;
 	drain(&child, &child.out[0], keep_line);
 	drain(&child, &child.err[0], keep_tail);
-	rc = judge(&child, status, ended, path, err);
+	rc = judge(&child, status, ended ? 0 : limit_ms, path, err);
 	if (!rc && child.tail_len)
 		log_warn("a plugin wrote to standard output or error during its probe", KS("plugin", path),
 			 KS("text", child.tail));

@@ -3,7 +3,7 @@
  * One target: its private folder, open and close of its instance, health, metrics. open and close run on a thread of their own
  * so that one which hangs costs its target and not the start; they are serial per target. Readers may be any thread.
  */
-#include "plugin/private.h"
+#include "plugin/target.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -11,6 +11,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "plugin/private.h"
 
 #define CLOSE_LEAST_MS 1000
 

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Crashes in init. */
+
+#define ZOO_NAME "init-crashes"
+#define ZOO_INIT bad_init
+#include <berth/host.h>
+static int32_t bad_init(const struct berth_host *given);
+#include "zoo.h"
+
+static int32_t bad_init(const struct berth_host *given)
+{
+	zoo_init(given);
+	*(volatile int *)(uintptr_t)8 = 1;
+	return BERTH_OK;
+}
