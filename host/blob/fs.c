@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The directory store: <root>/store-id names the state database it belongs to, <root>/objects holds the objects under their
+ * keys, <root>/.staging what is being written. This file opens and closes it; entered by the thread that starts and stops the
+ * daemon. It must never adopt a folder with somebody else's files in it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "blob/fs.h"
+
+#define ID_MAX 128
+#define ID_NEW FS_ID ".new"
+
+static const char *fs_staging_dir(const struct blob_store *blobs)
+{
+	return ((const struct fs_store *)blobs)->staging;
+}
+
+static void fs_close(struct blob_store *blobs)
+{
+	struct fs_store *store = fs_of(blobs);
+
+	if (store->objects_fd >= 0)
+		close(store->objects_fd);
+	if (store->staging_fd >= 0)
+		close(store->staging_fd);
+	free(store->root);
+	free(store->staging);
+	store->base.magic = 0;
+	free(store);
+}
+
+static const struct blob_ops fs_ops = {
+	.put_file = fs_put_file,
+	.put_bytes = fs_put_bytes,
+	.read = fs_read,
+	.size = fs_size,
+	.remove = fs_remove,
+	.remove_prefix = fs_remove_prefix,
+	.staging_dir = fs_staging_dir,
+	.close = fs_close,
+};
+
+static int config_error(struct err *err, const char *root, const char *what)
+{
+	return err_set(err, ERR_CONFIG, "the object store %.120s %s: %s", root, what, strerror(errno));
+}
+
+/* Whether the folder holds nothing but what a new store may find: a file system's lost+found, our own half-written id. */
+static int is_unused(int root_fd, const char *root, bool *ret_unused, struct err *err)
+{
+	int fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *entry;
+
+	if (dir == NULL) {
+		config_error(err, root, "cannot be listed");
+		if (fd >= 0)
+			close(fd);
+		return ERR_CONFIG;
+	}
+	*ret_unused = true;
+	while ((entry = readdir(dir)) != NULL)
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+		    strcmp(entry->d_name, "lost+found") != 0 && strcmp(entry->d_name, ID_NEW) != 0)
+			*ret_unused = false;
+	closedir(dir);
+	return 0;
+}
+
+/* "" when there is no id file. */
+static int read_id(int root_fd, const char *root, char ret_id[ID_MAX], struct err *err)
+{
+	int fd = openat(root_fd, FS_ID, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	ssize_t len;
+
+	ret_id[0] = '\0';
+	if (fd < 0)
+		return errno == ENOENT ? 0 : config_error(err, root, "has an id that cannot be read");
+	len = read(fd, ret_id, ID_MAX - 1);
+	close(fd);
+	if (len < 0)
+		return config_error(err, root, "has an id that cannot be read");
+	ret_id[len] = '\0';
+	ret_id[strcspn(ret_id, "\n")] = '\0';
+	if (ret_id[0] == '\0')
+		return err_set(err, ERR_CONFIG, "the object store %.120s has an empty id; it is damaged", root);
+	return 0;
+}
+
+static int write_id(int root_fd, const char *root, const char *id, struct err *err)
+{
+	char text[ID_MAX + 1];
+	int len = snprintf(text, sizeof(text), "%s\n", id);
+	int fd, number;
+
+	if (len >= ID_MAX)
+		return err_set(err, ERR_INTERNAL, "the id of the state database is too long");
+	fd = openat(root_fd, ID_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return config_error(err, root, "cannot be written");
+	number = fs_write_all(fd, text, (size_t)len);
+	if (number == 0 && fsync(fd) != 0)
+		number = errno;
+	close(fd);
+	if (number == 0 && (renameat(root_fd, ID_NEW, root_fd, FS_ID) != 0 || fsync(root_fd) != 0))
+		number = errno;
+	errno = number;
+	return number != 0 ? config_error(err, root, "cannot be written") : 0;
+}
+
+static int check_id(int root_fd, const char *root, const char *store_id, struct err *err)
+{
+	char id[ID_MAX];
+	bool unused = false;
+	int rc = read_id(root_fd, root, id, err);
+
+	if (rc != 0 || store_id[0] == '\0')
+		return rc;
+	if (id[0] != '\0' && strcmp(id, store_id) != 0)
+		return err_set(err, ERR_CONFIG, "the object store %.100s belongs to the state database %.32s, not to %.32s", root, id,
+			       store_id);
+	if (id[0] != '\0')
+		return 0;
+	rc = is_unused(root_fd, root, &unused, err);
+	if (rc == 0 && !unused)
+		rc = err_set(err, ERR_CONFIG, "the folder %.120s is not empty and no object store of Berth; it is left as it is", root);
+	return rc != 0 ? rc : write_id(root_fd, root, store_id, err);
+}
+
+static int open_folder(int root_fd, const char *root, const char *name, int *ret_fd, struct err *err)
+{
+	if (mkdirat(root_fd, name, 0700) != 0 && errno != EEXIST)
+		return config_error(err, root, "cannot be written");
+	*ret_fd = openat(root_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return *ret_fd < 0 ? config_error(err, root, "cannot be opened") : 0;
+}
+
+/* The new folder's own entry must survive a crash as well as what is put into it. */
+static int sync_above(const char *root)
+{
+	char above[PATH_MAX];
+	int fd, number = 0;
+
+	snprintf(above, sizeof(above), "%s/..", root);
+	fd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno;
+	if (fsync(fd) != 0)
+		number = errno;
+	close(fd);
+	return number;
+}
+
+static int open_root(const char *root, int *ret_fd, struct err *err)
+{
+	int number = mkdir(root, 0700) == 0 ? sync_above(root) : errno;
+
+	if (number != 0 && number != EEXIST) {
+		errno = number;
+		return config_error(err, root, "cannot be made");
+	}
+	*ret_fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *ret_fd < 0 ? config_error(err, root, "cannot be opened") : 0;
+}
+
+static struct fs_store *fs_new(const char *root)
+{
+	struct fs_store *store = calloc(1, sizeof(*store));
+
+	if (store == NULL)
+		return NULL;
+	store->base.magic = BLOB_MAGIC;
+	store->base.ops = &fs_ops;
+	store->objects_fd = store->staging_fd = -1;
+	store->root = strdup(root);
+	if (store->root == NULL || asprintf(&store->staging, "%s/" FS_STAGING, root) < 0) {
+		store->staging = NULL;
+		fs_close(&store->base);
+		return NULL;
+	}
+	return store;
+}
+
+int blob_open_dir(const char *root, const char *store_id, struct blob_store **ret, struct err *err)
+{
+	struct fs_store *store = fs_new(root);
+	int root_fd = -1, rc;
+
+	if (store == NULL)
+		return err_set(err, ERR_NOMEM, "no memory for the object store");
+	rc = open_root(root, &root_fd, err);
+	if (rc == 0)
+		rc = check_id(root_fd, root, store_id, err);
+	if (rc == 0)
+		rc = open_folder(root_fd, root, FS_OBJECTS, &store->objects_fd, err);
+	if (rc == 0)
+		rc = open_folder(root_fd, root, FS_STAGING, &store->staging_fd, err);
+	if (rc == 0 && fsync(root_fd) != 0)
+		rc = config_error(err, root, "cannot be synced");
+	if (rc == 0)
+		rc = fs_empty(store->staging, err);
+	if (root_fd >= 0)
+		close(root_fd);
+	if (rc != 0)
+		fs_close(&store->base);
+	else
+		*ret = &store->base;
+	return rc;
+}
