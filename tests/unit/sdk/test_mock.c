@@ -648,6 +648,55 @@ static void test_threads(void **state)
 	rig_stop(&rig);
 }
 
+struct releaser {
+	struct rig *rig;
+	const char *ref;
+	int32_t rc;
+};
+
+static void *release_main(void *arg)
+{
+	struct releaser *releaser = arg;
+
+	releaser->rc = code_of(releaser->rig, releaser->ref, releaser->rig->ops->release);
+	return NULL;
+}
+
+/* Two hosts on one root: each sees the other's sessions, and both may release one at once. */
+static void test_shared_root(void **state)
+{
+	struct berth_call *call = call_make();
+	struct rig one, two;
+
+	(void)state;
+	rig_start(&one, NULL);
+	two = one;
+	two.inst = NULL;
+	assert_int_equal(rig_open(&two, call, NULL), BERTH_OK);
+	for (int i = 0; i < 10; i++) {
+		struct releaser releasers[2];
+		pthread_t threads[2];
+		char ref[64];
+
+		make_session(&one, "ws", "task", ref);
+		assert_int_equal(count_found(&two, "ws", "task"), 1);
+		rig_shell(&one, "cd sessions/%s/work && mkdir -p a/b/c d/e/f g && touch a/b/c/1 d/e/2 g/3", ref);
+		for (size_t k = 0; k < 2; k++) {
+			releasers[k] = (struct releaser){k ? &two : &one, ref, -1};
+			assert_int_equal(pthread_create(&threads[k], NULL, release_main, &releasers[k]), 0);
+		}
+		for (size_t k = 0; k < 2; k++) {
+			pthread_join(threads[k], NULL);
+			assert_true(releasers[k].rc == BERTH_OK || releasers[k].rc == BERTH_NOT_FOUND);
+		}
+		rig_shell(&one, "test -z \"$(ls sessions trash by-task | grep -v :)\"");
+	}
+	assert_int_equal(rig_counter(&one, "removed"), 10);
+	two.ops->close(two.inst);
+	rig_stop(&one);
+	call_drop(call);
+}
+
 static void test_counters_go_on(void **state)
 {
 	struct berth_call *call = call_make();
@@ -786,6 +835,7 @@ int main(void)
 	    cmocka_unit_test(test_old_marks_go),
 	    cmocka_unit_test(test_killed_at_any_instant),
 	    cmocka_unit_test(test_threads),
+	    cmocka_unit_test(test_shared_root),
 	    cmocka_unit_test(test_counters_go_on),
 	    cmocka_unit_test(test_refused_options),
 	    cmocka_unit_test(test_check_names_helper),
