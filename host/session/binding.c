@@ -379,7 +379,7 @@ int binding_begin(struct arena *a, struct binding *b, int64_t now, const struct 
 		  struct err *err)
 {
 	*ret = BEGIN_WAIT;
-	*ret_retry_at = 0;
+	*ret_retry_at = binding_after(now, r->op_ttl_ms); /* a backstop; a change of the row is told */
 	if (in->lasts_ms > r->max_age_ms)
 		return refuse_life(r, err);
 	if (b->state == BINDING_CAPTURING && b->cause == CAUSE_EXPIRED && check_region(b, in, err) == 0) {

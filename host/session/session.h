@@ -60,8 +60,17 @@ struct session_hold {
 	 * forced teardown, fence). Must not block. Set and cleared through session_hold_on_lost. */
 	struct session_hold_private *private;
 };
+/* fn runs on the keeper's thread, soon, also when the hold was lost before. After a return with fn = NULL the former one is not
+ * running; hence no lock that it takes may be held then. */
 void session_hold_on_lost(struct session_hold *hold, void (*fn)(void *arg, const char *reason), void *arg);
 bool session_hold_lost(const struct session_hold *hold, const char **ret_reason);
+
+/* What a committed change of a row asks of this process; private to session/. */
+struct session_effect {
+	bool notify, ended, kick;
+	int64_t incarnation;
+	enum binding_cause cause;
+};
 
 struct session_begin {
 	/* in */
@@ -75,9 +84,11 @@ struct session_begin {
 	enum begin_outcome outcome;
 	int64_t retry_at_ms; /* store time; 0 = only a change of the row helps */
 	/* private */
-	int64_t seen_fence;
+	int64_t seen_fence;  /* of the provisioning that it waited for */
+	int64_t waits_fence; /* likewise, as the step saw it; counts once committed */
 	char intent[IDENT_ID_MAX + 1];
 	char *doc; /* the row as decided, malloc'ed; moved into the hold */
+	struct session_effect effect;
 };
 
 /* For callers that put begin into a larger step (executions): prepare once; session_begin_step inside the step (repeatable);
@@ -87,7 +98,10 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 int session_begin_done(struct sessions *s, struct session_begin *begin, struct session_hold **ret_hold, struct err *err);
 void session_begin_fini(struct session_begin *begin);
 /* Registered waiter that gives up (cancel, deadline): takes its waiting operation off. Inside a step. */
+/* Also takes an activated one off that never got its hold. */
 int session_unwait_step(struct sessions *s, struct txn *txn, const struct ident *ident, const char *op_id, struct err *err);
+/* After the commit of that step: wakes whoever may go on now. */
+void session_unwait_done(struct sessions *s, const struct ident *ident);
 
 /* For callers with nothing else to write (files): begins, waits until live or deadline_ns (then ERR_SESSION_BUSY, or the reason
  * the provisioning gave). Blocks. */

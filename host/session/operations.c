@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Begin and end of operations: the parts that callers put into their own steps, and the blocking forms made of them. Any
+ * thread; the *_step functions run on the store's thread, take no lock and may run again. A lost reply of the store is
+ * harmless here: begin and end are repeated under the same operation id.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "session/placement.h"
+#include "session/session_private.h"
+
+#define RETRY_FIRST_MS 50
+#define RETRY_MOST_MS 2000
+
+/* ---- begin ---- */
+
+void session_begin_prepare(struct sessions *s, struct session_begin *begin)
+{
+	assert(s->magic == SESSIONS_MAGIC && strlen(begin->op_id) <= IDENT_ID_MAX);
+	begin->outcome = BEGIN_WAIT;
+	begin->retry_at_ms = begin->seen_fence = begin->waits_fence = 0;
+	begin->doc = NULL;
+	memset(&begin->effect, 0, sizeof(begin->effect));
+	ident_random(begin->intent, "", 32);
+}
+
+void session_begin_fini(struct session_begin *begin)
+{
+	free(begin->doc);
+	begin->doc = NULL;
+}
+
+static bool is_drained(struct txn *txn, const struct target *target, struct err *err, int *ret_code)
+{
+	struct store_row row;
+	struct json_object *json = NULL, *value = NULL;
+	bool drained = target->conf->drained;
+
+	*ret_code = txn_get(txn, STORE_TARGET, target->conf->name, &row, err);
+	if (*ret_code || !row.doc)
+		return drained;
+	*ret_code = json_parse(row.doc, row.doc_len, &json, err);
+	if (*ret_code == 0 && json_object_object_get_ex(json, "drained", &value))
+		drained |= json_object_get_boolean(value);
+	json_object_put(json);
+	return drained;
+}
+
+static int look_at_target(struct txn *txn, const struct target *target, struct placement_target *ret, struct err *err)
+{
+	char *counter = arena_printf(txn_arena(txn), "sessions:%s", target->conf->name);
+	int r = 0;
+
+	*ret = (struct placement_target){
+		.name = target->conf->name,
+		.region = target->conf->region ? target->conf->region : "",
+		.down = !target->plugin,
+		.max_sessions = target->conf->max_sessions,
+	};
+	if (!counter)
+		return err_set(err, ERR_NOMEM, "no memory is left for placement");
+	ret->drained = is_drained(txn, target, err, &r);
+	return r ? r : txn_count_get(txn, counter, &ret->sessions, err);
+}
+
+/* Placement's answer goes into in; only a store that fails is an error here. */
+static int place(struct sessions *s, struct txn *txn, const char *region, struct binding_begin *in, struct err *place_err,
+		 struct err *err)
+{
+	const struct registry *registry = s->config.registry;
+	struct placement_target *targets = arena_alloc(txn_arena(txn), (registry->target_count + 1) * sizeof(*targets));
+	size_t pick = 0;
+
+	if (!targets)
+		return err_set(err, ERR_NOMEM, "no memory is left for placement");
+	for (size_t i = 0; i < registry->target_count; i++) {
+		int r = look_at_target(txn, registry->targets[i], &targets[i], err);
+
+		if (r)
+			return r;
+	}
+	if (placement_pick(targets, registry->target_count, region, s->config.conf->placement_pin, &pick, place_err)) {
+		in->place_err = place_err;
+		return 0;
+	}
+	in->target = targets[pick].name;
+	in->target_region = targets[pick].region;
+	in->settle_ms = registry->targets[pick]->create_settle_ms;
+	return 0;
+}
+
+static int fresh_numbers(struct txn *txn, struct binding_begin *in, struct err *err)
+{
+	int r = txn_next(txn, &in->fence, err);
+
+	return r ? r : txn_next(txn, &in->incarnation, err);
+}
+
+static bool is_reachable(const struct binding *b)
+{
+	return b->state == BINDING_LIVE || (b->state == BINDING_CAPTURING && b->cause == CAUSE_EXPIRED);
+}
+
+static int check_only_live(const struct row *row, struct err *err)
+{
+	if (!row->existed)
+		return err_set(err, ERR_NOT_FOUND, "the task is not known");
+	if (!is_reachable(&row->b) || row->b.doom != CAUSE_NONE)
+		return err_set(err, ERR_SANDBOX_EXPIRED, "the task has no live session");
+	return 0;
+}
+
+static int check_target(struct sessions *s, const struct binding *b, struct err *err)
+{
+	const struct target *target = registry_find(s->config.registry, b->target);
+
+	if (target && target->plugin)
+		return 0;
+	return err_set(err, ERR_PROVIDER_UNAVAILABLE, "the task's session is on target %.64s, which is not available",
+		       b->target);
+}
+
+static int decide(struct sessions *s, struct txn *txn, struct row *row, struct session_begin *begin, struct err *err)
+{
+	struct err place_err = {0};
+	struct binding_begin in = {
+		.host = s->config.host_id,
+		.op_id = begin->op_id,
+		.op_kind = begin->op_kind,
+		.region = begin->region ? begin->region : "",
+		.lasts_ms = begin->lasts_ms,
+		.seen_fence = begin->seen_fence,
+		.intent = begin->intent,
+	};
+	int r = 0;
+
+	if (begin->only_live)
+		r = check_only_live(row, err);
+	if (r == 0 && is_reachable(&row->b))
+		r = check_target(s, &row->b, err);
+	if (r == 0 && row->b.state == BINDING_GONE)
+		r = place(s, txn, in.region, &in, &place_err, err);
+	if (r == 0 && in.target)
+		r = fresh_numbers(txn, &in, err);
+	if (r == 0)
+		r = binding_begin(txn_arena(txn), &row->b, row->now, &s->rules, &in, &begin->outcome, &begin->retry_at_ms,
+				  &row->changed, err);
+	if (r == 0 && begin->only_live && begin->outcome == BEGIN_WAIT)
+		r = err_set(err, row->b.state == BINDING_LIVE ? ERR_SESSION_BUSY : ERR_SANDBOX_EXPIRED,
+			    "the task's session takes no operation now");
+	return r;
+}
+
+static int check_may_begin(struct sessions *s, struct err *err)
+{
+	if (atomic_load(&s->stopping))
+		return err_set(err, ERR_SHUTTING_DOWN, "the host is stopping");
+	if (!session_may_act(s))
+		return err_set(err, ERR_STORE, "the store has not confirmed this host for too long");
+	return 0;
+}
+
+int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin *begin, struct err *err)
+{
+	struct row row;
+	int r;
+
+	session_begin_fini(begin);
+	begin->outcome = BEGIN_WAIT;
+	begin->waits_fence = begin->retry_at_ms = 0;
+	r = check_may_begin(s, err);
+	if (r == 0)
+		r = row_get(s, txn, &begin->ident, &row, err);
+	if (r == 0)
+		r = decide(s, txn, &row, begin, err);
+	if (r == 0)
+		r = row_put(s, txn, &row, &begin->effect, err);
+	if (r)
+		return r;
+	if (row.b.state == BINDING_PROVISIONING || row.b.state == BINDING_HYDRATING)
+		begin->waits_fence = row.b.fence;
+	if (begin->outcome == BEGIN_WAIT)
+		return 0;
+	return row_text(&row.b, &begin->doc, err);
+}
+
+/* The operation is in the row and cannot be used after all. */
+static void take_back(struct sessions *s, const struct ident *ident, const char *op_id);
+
+static int begin_live(struct sessions *s, struct session_begin *begin, struct session_hold **ret_hold, struct err *err)
+{
+	int r = hold_make(s, &begin->ident, begin->op_id, begin->doc, ret_hold, err);
+
+	if (r)
+		take_back(s, &begin->ident, begin->op_id);
+	return r;
+}
+
+struct start_failed {
+	int64_t fence;
+	const struct err *why;
+};
+
+static int set_start_failed(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
+{
+	const struct start_failed *failed = arg;
+
+	row->changed = row->notify = true;
+	return binding_fail(txn_arena(txn), &row->b, row->now, &s->rules, failed->fence, failed->why, err);
+}
+
+static int begin_provision(struct sessions *s, struct session_begin *begin, struct err *err)
+{
+	struct start_failed failed = {.why = err};
+	struct arena *arena = arena_new(LIMIT_ROW * 4);
+	struct err ignored;
+	struct binding b;
+	int r = arena ? 0 : err_set(err, ERR_NOMEM, "no memory is left to provision a session");
+
+	if (r == 0)
+		r = binding_decode(arena, &begin->ident, begin->doc, strlen(begin->doc), &b, err);
+	if (r == 0) {
+		failed.fence = b.fence;
+		r = job_start(s, JOB_PROVISION, &begin->ident, b.fence, b.incarnation, err);
+		if (r)
+			row_update(s, &begin->ident, set_start_failed, &failed, &ignored);
+	}
+	arena_free(arena);
+	/* The next provisioning of this caller is another one. */
+	ident_random(begin->intent, "", 32);
+	begin->outcome = BEGIN_WAIT;
+	return r;
+}
+
+int session_begin_done(struct sessions *s, struct session_begin *begin, struct session_hold **ret_hold, struct err *err)
+{
+	int r = 0;
+
+	*ret_hold = NULL;
+	if (begin->waits_fence)
+		begin->seen_fence = begin->waits_fence;
+	row_effect(s, &begin->ident, &begin->effect);
+	memset(&begin->effect, 0, sizeof(begin->effect));
+	if (begin->outcome == BEGIN_LIVE)
+		r = begin_live(s, begin, ret_hold, err);
+	else if (begin->outcome == BEGIN_PROVISION)
+		r = begin_provision(s, begin, err);
+	session_begin_fini(begin);
+	return r;
+}
+
+/* ---- giving up a wait ---- */
+
+static int set_unwaited(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
+{
+	(void)txn;
+	(void)err;
+	binding_end(&row->b, row->now, &s->rules, arg, true, false, &row->changed);
+	row->notify = row->changed;
+	return 0;
+}
+
+int session_unwait_step(struct sessions *s, struct txn *txn, const struct ident *ident, const char *op_id, struct err *err)
+{
+	struct session_effect effect;
+	struct row row;
+	int r = row_get(s, txn, ident, &row, err);
+
+	if (r == 0)
+		binding_end(&row.b, row.now, &s->rules, op_id, true, false, &row.changed);
+	return r ? r : row_put(s, txn, &row, &effect, err);
+}
+
+void session_unwait_done(struct sessions *s, const struct ident *ident)
+{
+	const struct session_effect effect = {.notify = true, .kick = true};
+
+	row_effect(s, ident, &effect);
+}
+
+static void take_back(struct sessions *s, const struct ident *ident, const char *op_id)
+{
+	char id[IDENT_ID_MAX + 1];
+	struct err err = {0};
+
+	memcpy(id, op_id, strlen(op_id) + 1);
+	if (row_update(s, ident, set_unwaited, id, &err))
+		log_warn("an operation that gave up waiting could not be taken back", KS("task", ident->task),
+			 KS("operation", op_id), KS("error", err.msg)); /* its time to live ends it */
+}
+
+/* ---- acquire ---- */
+
+struct acquire {
+	struct sessions *s;
+	struct session_begin *begin;
+	struct session_hold *hold;
+	struct kept wait; /* renewed while it waits */
+	bool waits;
+	int code;
+	struct err err;
+};
+
+static int acquire_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct acquire *acquire = arg;
+
+	return session_begin_step(acquire->s, txn, acquire->begin, err);
+}
+
+static bool acquire_try(void *arg)
+{
+	struct acquire *acquire = arg;
+	struct sessions *s = acquire->s;
+
+	memset(&acquire->err, 0, sizeof(acquire->err));
+	acquire->code = store_update(s->config.store, acquire_step, acquire, &acquire->err);
+	if (acquire->code == 0)
+		acquire->code = session_begin_done(s, acquire->begin, &acquire->hold, &acquire->err);
+	if (acquire->code || acquire->hold)
+		return true;
+	if (!acquire->waits && kept_add(s, &acquire->wait, &acquire->begin->ident, acquire->begin->op_id) == 0)
+		acquire->waits = true;
+	return false;
+}
+
+int session_acquire(struct sessions *s, struct session_begin *begin, int64_t deadline_ns, struct session_hold **ret,
+		    struct err *err)
+{
+	struct acquire acquire = {.s = s, .begin = begin};
+	char key[WATCH_KEY_MAX];
+	bool done = false;
+
+	session_begin_prepare(s, begin);
+	task_watch_key(&begin->ident, key);
+	while (!done) {
+		/* Also looks without being told, once per time to live. */
+		int64_t until = binding_min(clock_after_ms(s->rules.op_ttl_ms), deadline_ns);
+
+		done = watch_block(s->config.watch, key, acquire_try, &acquire, until);
+		if (!done && until >= deadline_ns)
+			break;
+	}
+	if (acquire.waits)
+		kept_remove(s, &acquire.wait);
+	if (!acquire.hold && (acquire.waits || acquire.code == ERR_STORE))
+		take_back(s, &begin->ident, begin->op_id);
+	if (!done)
+		acquire.code = err_set(&acquire.err, ERR_SESSION_BUSY, "the task's session was not ready in time");
+	if (acquire.code && err)
+		*err = acquire.err;
+	*ret = acquire.hold;
+	return acquire.code;
+}
+
+/* ---- end ---- */
+
+int session_end_step(struct sessions *s, struct txn *txn, const struct session_hold *hold, const struct session_end *end,
+		     struct err *err)
+{
+	struct session_effect *effect = &hold->private->effect;
+	struct row row;
+	int r = row_get(s, txn, &hold->ident, &row, err);
+
+	if (r)
+		return r;
+	if (row.b.incarnation == hold->incarnation)
+		binding_end(&row.b, row.now, &s->rules, hold->op_id, end->proven, end->lost, &row.changed);
+	row.notify = row.changed;
+	return row_put(s, txn, &row, effect, err);
+}
+
+void session_end_done(struct sessions *s, struct session_hold *hold)
+{
+	struct session_effect effect = hold->private->effect;
+	struct ident ident = hold->ident;
+
+	hold_free(s, hold);
+	row_effect(s, &ident, &effect);
+}
+
+struct end {
+	struct sessions *s;
+	const struct session_hold *hold;
+	const struct session_end *end;
+};
+
+static int end_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct end *end = arg;
+
+	return session_end_step(end->s, txn, end->hold, end->end, err);
+}
+
+/* Waits between two tries; false once the host stops. */
+static bool pause_release(struct sessions *s, int64_t tries)
+{
+	int64_t until = clock_after_ms(binding_backoff(tries, RETRY_FIRST_MS, RETRY_MOST_MS, (uint64_t)tries));
+	bool stopping;
+
+	lock_take(&s->lock);
+	while (!s->keeper_stop && cond_wait_until(&s->changed, &s->lock, until))
+		continue;
+	stopping = s->keeper_stop;
+	lock_drop(&s->lock);
+	return !stopping;
+}
+
+void session_release(struct sessions *s, struct session_hold *hold, const struct session_end *end)
+{
+	struct end arg = {s, hold, end};
+	struct err err = {0};
+	int r = store_update(s->config.store, end_step, &arg, &err);
+
+	for (int64_t tries = 1; r == ERR_STORE && pause_release(s, tries); tries++)
+		r = store_update(s->config.store, end_step, &arg, &err);
+	if (r)
+		log_error("the end of an operation could not be stored", KS("task", hold->ident.task),
+			  KS("operation", hold->op_id), KS("error", err.msg)); /* its time to live ends it */
+	session_end_done(s, hold);
+}
+
+void session_detach(struct sessions *s, struct session_hold *hold)
+{
+	hold_free(s, hold);
+}
+
+/* ---- resume ---- */
+
+struct resume {
+	const char *op_id;
+	char *doc;
+};
+
+static int set_resumed(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
+{
+	struct resume *resume = arg;
+
+	(void)txn;
+	free(resume->doc);
+	resume->doc = NULL;
+	if (!binding_resume(&row->b, row->now, &s->rules, resume->op_id, s->config.host_id))
+		return err_set(err, ERR_SESSION_GONE, "the operation's session is gone");
+	row->changed = true;
+	return row_text(&row->b, &resume->doc, err);
+}
+
+int session_resume(struct sessions *s, const struct ident *ident, const char *op_id, struct session_hold **ret,
+		   struct err *err)
+{
+	struct resume resume = {.op_id = op_id};
+	int r = row_update(s, ident, set_resumed, &resume, err);
+
+	if (r == 0)
+		r = hold_make(s, ident, op_id, resume.doc, ret, err);
+	free(resume.doc);
+	return r;
+}
