@@ -23,8 +23,8 @@ struct call *call_new(struct target *target, int64_t deadline_ns, const struct c
 	assert(target->magic == TARGET_MAGIC);
 	if (!call)
 		return NULL;
-	call->arena = arena_new(LIMIT_CALL_ARENA);
-	if (!call->arena) {
+	call->results.arena = arena_new(LIMIT_CALL_ARENA);
+	if (!call->results.arena) {
 		free(call);
 		return NULL;
 	}
@@ -39,16 +39,14 @@ struct call *call_new(struct target *target, int64_t deadline_ns, const struct c
 	return call;
 }
 
-static void free_results(struct call *call)
+static void free_results(struct call_results *results)
 {
-	free(call->sessions);
-	free(call->files);
-	free(call->changes);
-	call->sessions = NULL;
-	call->files = NULL;
-	call->changes = NULL;
-	call->session_count = call->session_room = call->file_count = call->file_room = 0;
-	call->change_count = call->change_room = 0;
+	free(results->sessions);
+	free(results->files);
+	free(results->changes);
+	if (results->arena)
+		arena_free(results->arena);
+	memset(results, 0, sizeof(*results));
 }
 
 void call_free(struct call *call)
@@ -56,8 +54,8 @@ void call_free(struct call *call)
 	if (!call)
 		return;
 	assert(call->magic == CALL_MAGIC && !call->op);
-	free_results(call);
-	arena_free(call->arena);
+	free_results(&call->results);
+	free_results(&call->before);
 	if (call->cancel_fd >= 0)
 		close(call->cancel_fd);
 	lock_fini(&call->lock);
@@ -65,10 +63,17 @@ void call_free(struct call *call)
 	free(call);
 }
 
-void call_reset(struct call *call)
+static int reset(struct call *call, struct err *err)
 {
-	free_results(call);
-	arena_reset(call->arena);
+	if (arena_used(call->results.arena)) {
+		struct arena *arena = arena_new(LIMIT_CALL_ARENA);
+
+		if (!arena)
+			return err_set(err, ERR_NOMEM, "memory is out");
+		free_results(&call->before);
+		call->before = call->results;
+		call->results = (struct call_results){.arena = arena};
+	}
 	atomic_store(&call->violated, false);
 	call->violation[0] = '\0';
 	call->sink_code = 0;
@@ -80,6 +85,7 @@ void call_reset(struct call *call)
 	memset(&call->ending, 0, sizeof(call->ending));
 	call->cursor = call->token = NULL;
 	call->expiry_ms = 0;
+	return 0;
 }
 
 void call_cancel(struct call *call, uint32_t state)
@@ -228,8 +234,7 @@ int call_begin(struct call *call, enum op_kind kind, struct err *err)
 	int rc;
 
 	assert(call->magic == CALL_MAGIC && !call->op);
-	call_reset(call);
-	if ((rc = check_able(call, op, err)) || (rc = stopped(call, err)))
+	if ((rc = reset(call, err)) || (rc = check_able(call, op, err)) || (rc = stopped(call, err)))
 		return rc;
 	if (clock_boot_ns() >= call->deadline_ns)
 		return late(call->target, err);
@@ -292,25 +297,26 @@ int call_end(struct call *call, int32_t code, struct err *err)
 	lock_drop(&ts->lock);
 	call->op = NULL;
 	call->wanted = NULL;
+	free_results(&call->before);
 	return rc;
 }
 
 const struct berth_session_info *call_sessions(const struct call *call, size_t *ret_count)
 {
-	*ret_count = call->session_count;
-	return call->sessions;
+	*ret_count = call->results.session_count;
+	return call->results.sessions;
 }
 
 const struct berth_file_info *call_files(const struct call *call, size_t *ret_count)
 {
-	*ret_count = call->file_count;
-	return call->files;
+	*ret_count = call->results.file_count;
+	return call->results.files;
 }
 
 const struct berth_change *call_changes(const struct call *call, size_t *ret_count)
 {
-	*ret_count = call->change_count;
-	return call->changes;
+	*ret_count = call->results.change_count;
+	return call->results.changes;
 }
 
 const struct berth_ending *call_ending(const struct call *call)

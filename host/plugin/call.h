@@ -35,7 +35,8 @@ void call_free(struct call *call);
 /* BERTH_CANCEL_STOP or _DETACH; STOP may be raised to DETACH, never back. Safe while the call runs or after. */
 void call_cancel(struct call *call, uint32_t state);
 
-/* Results collected by the last operation, valid until call_free. */
+/* Results collected by the last operation, valid until call_free or the end of the next one on this call, so that they may be
+ * its input. */
 const struct berth_session_info *call_sessions(const struct call *call, size_t *ret_count);
 const struct berth_file_info *call_files(const struct call *call, size_t *ret_count);
 const struct berth_change *call_changes(const struct call *call, size_t *ret_count);

@@ -86,7 +86,7 @@ bool call_text_fits(struct call *call, const char *what, struct berth_str text, 
 /* Points *text to a copy that lives as long as the call, with a NUL after it. */
 static bool keep_text(struct call *call, struct berth_str *text)
 {
-	char *copy = arena_strndup(call->arena, text->ptr ? text->ptr : "", text->len);
+	char *copy = arena_strndup(call->results.arena, text->ptr ? text->ptr : "", text->len);
 
 	if (!copy) {
 		call_violate(call, "emitted more than %zu bytes", (size_t)LIMIT_CALL_ARENA);
@@ -170,15 +170,15 @@ static bool session_fits(struct call *call, const struct berth_session_info *inf
 static bool keep_session(struct call *call, const struct berth_session_info *info)
 {
 	struct berth_session_info copy = *info;
-	void *array = call->sessions;
-	bool ok = grow(call, &array, &call->session_room, call->session_count, sizeof(copy));
+	void *array = call->results.sessions;
+	bool ok = grow(call, &array, &call->results.session_room, call->results.session_count, sizeof(copy));
 
-	call->sessions = array;
+	call->results.sessions = array;
 	if (!ok || !keep_text(call, &copy.ref) || !keep_text(call, &copy.state) || !keep_text(call, &copy.workspace_id) ||
 	    !keep_text(call, &copy.task_id) || !keep_text(call, &copy.intent) || !keep_text(call, &copy.boot_id) ||
 	    !keep_text(call, &copy.root) || !keep_text(call, &copy.dead_reason))
 		return false;
-	call->sessions[call->session_count++] = copy;
+	call->results.sessions[call->results.session_count++] = copy;
 	return true;
 }
 
@@ -211,7 +211,7 @@ int32_t emit_created(struct berth_call *abi, const struct berth_session_info *in
 		return refused(abi);
 	/* The kept copy: its texts end in NUL, as receivers like them. */
 	if (call->sink.created)
-		return pass_on(call, call->sink.created(call->sink.arg, &call->sessions[call->session_count - 1]));
+		return pass_on(call, call->sink.created(call->sink.arg, &call->results.sessions[call->results.session_count - 1]));
 	return BERTH_OK;
 }
 
@@ -330,12 +330,12 @@ int32_t emit_file(struct berth_call *abi, const struct berth_file_info *info)
 	copy.struct_size = sizeof(copy);
 	if (call->sink.file)
 		return pass_on(call, call->sink.file(call->sink.arg, &copy));
-	array = call->files;
-	ok = grow(call, &array, &call->file_room, call->file_count, sizeof(copy));
-	call->files = array;
+	array = call->results.files;
+	ok = grow(call, &array, &call->results.file_room, call->results.file_count, sizeof(copy));
+	call->results.files = array;
 	if (!ok || !keep_text(call, &copy.path))
 		return refused(abi);
-	call->files[call->file_count++] = copy;
+	call->results.files[call->results.file_count++] = copy;
 	return BERTH_OK;
 }
 
@@ -353,11 +353,11 @@ int32_t emit_change(struct berth_call *abi, const struct berth_change *change)
 		return BERTH_INTERNAL;
 	}
 	copy.struct_size = sizeof(copy);
-	array = call->changes;
-	ok = grow(call, &array, &call->change_room, call->change_count, sizeof(copy));
-	call->changes = array;
+	array = call->results.changes;
+	ok = grow(call, &array, &call->results.change_room, call->results.change_count, sizeof(copy));
+	call->results.changes = array;
 	if (!ok || !keep_text(call, &copy.path))
 		return refused(abi);
-	call->changes[call->change_count++] = copy;
+	call->results.changes[call->results.change_count++] = copy;
 	return BERTH_OK;
 }

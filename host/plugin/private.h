@@ -91,7 +91,6 @@ struct call {
 	pthread_t thread;
 	int64_t deadline_ns;
 	struct call_sink sink;
-	struct arena *arena;
 	char request_id[64];
 	struct call *prev, *next; /* target_state.inside */
 	bool stuck;               /* under the target's lock */
@@ -111,10 +110,13 @@ struct call {
 	char fail_reason[BERTH_REASON_MAX + 1];
 	char fail_text[200];
 	unsigned counts[16]; /* how often each SAY_ was said, by bit number */
-	struct berth_session_info *sessions;
-	struct berth_file_info *files;
-	struct berth_change *changes;
-	size_t session_count, session_room, file_count, file_room, change_count, change_room;
+	struct call_results {
+		struct arena *arena; /* the texts */
+		struct berth_session_info *sessions;
+		struct berth_file_info *files;
+		struct berth_change *changes;
+		size_t session_count, session_room, file_count, file_room, change_count, change_room;
+	} results, before; /* `before`: of the operation before, which may be this one's input; gone when it ends */
 	struct berth_ending ending;
 	const char *cursor, *token;
 	int64_t expiry_ms;
@@ -123,7 +125,6 @@ struct call {
 /* call.c: begin takes the bulkhead; end gives it back and judges. Between them the plugin runs. */
 int call_begin(struct call *call, enum op_kind kind, struct err *err);
 int call_end(struct call *call, int32_t code, struct err *err);
-void call_reset(struct call *call);
 /* The first one counts; it is logged here. Any thread. */
 void call_violate(struct call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

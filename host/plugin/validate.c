@@ -245,7 +245,7 @@ int loader_validate(const struct berth_provider *found, const char *path, const 
 	struct berth_provider desc = {0};
 	struct option_row *options = NULL;
 	struct berth_ops ops;
-	size_t metrics;
+	size_t metrics = 0;
 	int rc;
 
 	if (!found)
