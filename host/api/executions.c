@@ -263,7 +263,7 @@ static int take_task(const struct req *req, const char **ret, struct err *err)
 
 int execution_get_list(struct req *req, struct err *err)
 {
-	const char *workspace, *task, *status;
+	const char *workspace = NULL, *task = NULL, *status = NULL;
 	const char *cursor = req_query(req, "cursor");
 	int64_t limit;
 	struct buf items;

@@ -81,8 +81,8 @@ int ctl_put(struct ctl *ctl, const struct ctl_command *command, int argc, char *
 	struct ctl_reply reply = {0};
 	struct buf path;
 	char mode[16];
-	unsigned bits;
-	int64_t size;
+	unsigned bits = 0;
+	int64_t size = -1;
 	const char *name;
 
 	if (at < 0)

@@ -288,7 +288,7 @@ static int place_file(struct import *im, size_t i)
 {
 	struct berth_str path = {im->items[i].path, strlen(im->items[i].path)};
 	struct localfs_at at;
-	char name[16];
+	char name[24];
 	int rc = localfs_at_open(&im->op, &at, &path, true);
 
 	snprintf(name, sizeof(name), "%zu", i);

@@ -10,6 +10,8 @@ static int32_t bad_init(const struct berth_host *given);
 static int32_t bad_init(const struct berth_host *given)
 {
 	zoo_init(given);
-	*(volatile int *)(uintptr_t)8 = 1;
+	volatile uintptr_t nowhere = 8; /* volatile: the compiler must not see where it leads */
+
+	*(volatile int *)nowhere = 1;
 	return BERTH_OK;
 }

@@ -68,7 +68,8 @@ static inline void fixture_empty(const char *path)
 	char name[512];
 
 	while (dir && (entry = readdir(dir))) {
-		snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+		if ((size_t)snprintf(name, sizeof(name), "%s/%s", path, entry->d_name) >= sizeof(name))
+			continue;
 		if (entry->d_name[0] != '.' || strlen(entry->d_name) > 2)
 			if (unlink(name) && rmdir(name))
 				fixture_empty(name), rmdir(name);
