@@ -270,7 +270,7 @@ static void leave_locked(struct call *call)
 	cond_wake_all(&ts->cond);
 }
 
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 static void check_process(const struct call *call)
 {
 	const struct guard *base = call->target->state->base;
@@ -287,7 +287,7 @@ int call_end(struct call *call, int32_t code, struct err *err)
 	struct target_state *ts = call->target->state;
 	int rc;
 
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 	check_process(call);
 #endif
 	rc = call_judge(call, code, err);

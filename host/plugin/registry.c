@@ -19,7 +19,7 @@ struct plugin_set {
 	} *entries;
 	size_t count;
 	struct watchdog *watchdog;
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 	struct guard base; /* cwd is -1 until taken */
 #endif
 };
@@ -78,7 +78,7 @@ static struct registry *make_registry(const struct conf *conf)
 		return NULL;
 	registry->targets = calloc(conf->target_count + 1, sizeof(*registry->targets));
 	registry->plugins = calloc(1, sizeof(*registry->plugins));
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 	if (registry->plugins)
 		registry->plugins->base.cwd = -1;
 #endif
@@ -96,7 +96,7 @@ static int start_watch(struct registry *registry, struct err *err)
 {
 	struct plugin_set *set = registry->plugins;
 
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 	guard_take(&set->base);
 #endif
 	set->watchdog = watchdog_new(registry);
@@ -104,7 +104,7 @@ static int start_watch(struct registry *registry, struct err *err)
 		return err_set(err, ERR_NOMEM, "no thread for watching the plugins' calls");
 	for (size_t i = 0; i < registry->target_count; i++) {
 		registry->targets[i]->state->watchdog = set->watchdog;
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 		registry->targets[i]->state->base = &set->base;
 #endif
 	}
@@ -215,7 +215,7 @@ void registry_close(struct registry *registry, int64_t deadline_ns)
 	if (close_plugins(set)) {
 		if (set->watchdog)
 			watchdog_free(set->watchdog);
-#ifndef NDEBUG
+#ifdef PLUGIN_GUARD_CALLS
 		guard_drop(&set->base);
 #endif
 		free(set->entries);

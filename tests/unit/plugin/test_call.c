@@ -513,7 +513,7 @@ static void serialised(void **state)
 	assert_int_equal(join(&second), 0);
 }
 
-#ifndef NDEBUG
+#ifndef __OPTIMIZE__
 static void g3_process_is_put_back(void **state)
 {
 	char before[256], after[256], *log;
@@ -545,7 +545,7 @@ int main(void)
 		CASE(results), CASE(provision), CASE(g3_violations_of_inspect), CASE(g3_violations_of_execute),
 		CASE(g3_violations_elsewhere), CASE(codes), CASE(services), CASE(unsupported), CASE(streams), CASE(cancel),
 		CASE(deadline_passed), CASE(bulkhead), CASE(g3_stuck), CASE(serialised),
-#ifndef NDEBUG
+#ifndef __OPTIMIZE__
 		CASE(g3_process_is_put_back),
 #endif
 	};
