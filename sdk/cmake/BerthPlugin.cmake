@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # berth_add_plugin(<name> <sources…>): one provider plugin, <name>.so, exporting only its entry.
-set(BERTH_PLUGIN_VERSION_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/plugin.map)
 function(berth_add_plugin name)
 	add_library(plugin_${name} MODULE ${ARGN})
 	target_link_libraries(plugin_${name} PRIVATE berth_flags berth_sdk_headers)
@@ -8,7 +7,7 @@ function(berth_add_plugin name)
 		target_link_libraries(plugin_${name} PRIVATE berth_sdk)
 	endif()
 	target_compile_options(plugin_${name} PRIVATE -fvisibility=hidden)
-	target_link_options(plugin_${name} PRIVATE -Wl,--version-script=${BERTH_PLUGIN_VERSION_SCRIPT}
+	target_link_options(plugin_${name} PRIVATE -Wl,--version-script=${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plugin.map
 		-Wl,-z,nodelete)
 	if(NOT BERTH_SANITIZE)
 		target_link_options(plugin_${name} PRIVATE -Wl,-z,defs)
