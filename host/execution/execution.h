@@ -91,6 +91,7 @@ void output_watch_key(const char *id, char ret_key[64]);
 /* Counts for health and tests. */
 struct executions_stat {
 	unsigned running, queued, parked;
+	uint64_t defects; /* transitions that the table refused: each is a defect of this program, named in the log */
 };
 void executions_stat(struct executions *e, struct executions_stat *ret);
 

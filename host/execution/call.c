@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the provider calls of a command: execute, reattach, what they stream, and how a cancel, a lost hold or a stop reaches
+ * them. The call runs on the worker's thread; stop and loss come from any. Never starts a command that is not wanted any
+ * more, and never lets output fail it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/failpoint.h"
+#include "core/log.h"
+#include "execution/execution_private.h"
+
+#define KILL_MS 5000
+
+/* ---- reaching a call ---- */
+
+void call_stop_locked(struct run *run, uint32_t state)
+{
+	if (run->call)
+		call_cancel(run->call, state);
+	cond_wake_all(&run->e->changed);
+}
+
+void call_on_lost(void *arg, const char *reason)
+{
+	struct run *run = arg;
+
+	lock_take(&run->e->lock);
+	if (!run->lost[0])
+		snprintf(run->lost, sizeof(run->lost), "%s", reason && *reason ? reason : "lost_lease");
+	call_stop_locked(run, BERTH_CANCEL_STOP);
+	queue_wake_locked(run);
+	lock_drop(&run->e->lock);
+}
+
+bool call_unwanted(struct run *run)
+{
+	bool unwanted;
+
+	lock_take(&run->e->lock);
+	unwanted = run->cancel || run->lost[0] || run->e->stopping;
+	lock_drop(&run->e->lock);
+	return unwanted;
+}
+
+/* False: the call must not be made. A reattach is made even for a cancelled command: it is what stops it. */
+static bool enter(struct run *run, struct call *call, bool reattach)
+{
+	struct executions *e = run->e;
+	bool unwanted, go;
+
+	lock_take(&e->lock);
+	unwanted = run->cancel || run->lost[0];
+	go = reattach ? !e->detaching : !unwanted && !e->stopping;
+	if (go)
+		run->call = call;
+	if (go && unwanted)
+		call_cancel(call, BERTH_CANCEL_STOP);
+	lock_drop(&e->lock);
+	return go;
+}
+
+static void leave(struct run *run)
+{
+	lock_take(&run->e->lock);
+	run->call = NULL;
+	lock_drop(&run->e->lock);
+}
+
+/* ---- what a call streams ---- */
+
+struct stream {
+	struct run *run;
+	const struct inputs *in;
+};
+
+static void touch(struct run *run)
+{
+	if (!run->touched)
+		(void)FAILPOINT("exec.running");
+	run->touched = true;
+}
+
+static int on_write(void *arg, unsigned stream, const void *ptr, size_t len)
+{
+	struct stream *s = arg;
+
+	touch(s->run);
+	spool_write(s->run->out, stream, ptr, len);
+	return 0;
+}
+
+static int on_read(void *arg, void *buf, size_t cap, size_t *ret_len)
+{
+	struct stream *s = arg;
+	ssize_t n;
+
+	do
+		n = s->in && s->in->stdin_fd >= 0 ? read(s->in->stdin_fd, buf, cap) : 0;
+	while (n < 0 && errno == EINTR);
+	*ret_len = n > 0 ? (size_t)n : 0;
+	return n < 0 ? ERR_IO : 0;
+}
+
+struct handle_step {
+	const struct run *run;
+	const char *handle;
+};
+
+static int handle_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct handle_step *in = arg;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, in->run->id, &r, &c, err);
+
+	if (rc)
+		return rc;
+	if (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt)
+		return err_set(err, ERR_EXECUTION_CONFLICT, "execution %s is not at attempt %lld any more", r.id,
+			       (long long)in->run->facts.attempt);
+	c.handle = in->handle;
+	return steps_put_claim(txn, r.id, &c, err);
+}
+
+static int on_started(void *arg, const char *handle, size_t len)
+{
+	struct stream *s = arg;
+	struct run *run = s->run;
+	struct handle_step in = {.run = run, .handle = run->handle};
+	struct err err = {0};
+	int rc;
+
+	touch(run);
+	if (len == 0 || len > BERTH_HANDLE_MAX)
+		return 0; /* the execution id alone suffices */
+	memcpy(run->handle, handle, len);
+	run->handle[len] = '\0';
+	rc = steps_update_surely(run->e, handle_step, &in, &err);
+	if (rc == ERR_EXECUTION_CONFLICT)
+		steps_defect(run->e, run->id, &err);
+	return rc;
+}
+
+/* Ranges past the list's end are joined with the last one of their stream, so that none is forgotten. */
+static int on_gap(void *arg, unsigned stream, uint64_t from, uint64_t to)
+{
+	struct stream *s = arg;
+	struct run *run = s->run;
+	const char *name = stream == BERTH_STREAM_STDOUT ? "stdout" : "stderr";
+	struct record_lost range = {.stream = name, .from = (int64_t)from, .to = (int64_t)to};
+
+	touch(run);
+	spool_gap(run->out, stream, from, to);
+	if (run->lost_count < RUN_LOST_MAX - 2) {
+		run->lost_ranges[run->lost_count++] = range;
+		return 0;
+	}
+	for (size_t i = RUN_LOST_MAX - 2; i < run->lost_count; i++) {
+		if (strcmp(run->lost_ranges[i].stream, name) == 0) {
+			run->lost_ranges[i].to = range.to;
+			return 0;
+		}
+	}
+	run->lost_ranges[run->lost_count++] = range;
+	return 0;
+}
+
+/* ---- calls ---- */
+
+static int64_t deadline_of(struct run *run)
+{
+	int64_t left = run->facts.expires_ms - steps_now(run->e);
+
+	/* A command whose time is over may still be asked how it ended. */
+	return clock_after_ms(left > KILL_MS ? left : KILL_MS);
+}
+
+static struct berth_str str(const char *text)
+{
+	return (struct berth_str){text, text ? strlen(text) : 0};
+}
+
+static int execute(struct run *run, const struct inputs *in, struct call *call, struct err *err)
+{
+	const struct run_plan *plan = &run->plan;
+	struct berth_command command = {
+		.struct_size = sizeof(command),
+		.attempt = (uint32_t)run->facts.sent_attempt,
+		.execution_id = str(run->id),
+		.script = {plan->body, plan->body_len},
+		.cwd = str(plan->cwd),
+		.env = in->env,
+		.env_count = in->env_count,
+		.has_stdin = in->stdin_fd >= 0,
+		.keep_descendants = plan->keep_descendants,
+		.timeout_ms = plan->timeout_ms,
+		.stdout_max = (uint64_t)plan->stdout_max,
+		.stderr_max = (uint64_t)plan->stderr_max,
+	};
+
+	return call_execute(call, &run->hold->session, &command, err);
+}
+
+static int reattach_to(struct run *run, struct call *call, struct err *err)
+{
+	struct berth_resume resume = {
+		.struct_size = sizeof(resume),
+		.attempt = (uint32_t)run->facts.sent_attempt,
+		.execution_id = str(run->id),
+		.handle = str(run->handle),
+		.stdout_offset = spool_seen(run->out, BERTH_STREAM_STDOUT),
+		.stderr_offset = spool_seen(run->out, BERTH_STREAM_STDERR),
+	};
+
+	return call_reattach(call, &run->hold->session, &resume, err);
+}
+
+static void copy_ending(const struct call *call, struct attempt *ret)
+{
+	const struct berth_ending *ending = call_ending(call);
+
+	ret->has_ending = ret->code == 0 && ending;
+	if (!ret->has_ending)
+		return;
+	ret->ending = *ending;
+	snprintf(ret->reason, sizeof(ret->reason), "%.*s", (int)ending->reason.len, ending->reason.ptr);
+	ret->ending.reason = str(ret->reason);
+}
+
+void call_once(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
+{
+	struct stream stream = {.run = run, .in = in};
+	struct call_sink sink = {
+		.write = on_write, .read = on_read, .started = on_started, .gap = on_gap, .arg = &stream};
+	struct call *call = call_new(run->hold->target, deadline_of(run), &sink);
+
+	memset(ret, 0, sizeof(*ret));
+	ret->reattach = reattach;
+	if (!call) {
+		ret->code = err_set(&ret->err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
+		return;
+	}
+	ret->held_back = !enter(run, call, reattach);
+	if (!ret->held_back) {
+		ret->code = reattach ? reattach_to(run, call, &ret->err) : execute(run, in, call, &ret->err);
+		leave(run);
+		copy_ending(call, ret);
+	}
+	call_free(call);
+}
+
+int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
+	       int (*op)(struct run *run, struct call *call, void *arg, struct err *err), void *arg, struct err *err)
+{
+	struct call *call = call_new(run->hold->target, clock_after_ms(ms), sink);
+	int rc;
+
+	if (!call)
+		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
+	if (enter(run, call, false)) {
+		rc = op(run, call, arg, err);
+		leave(run);
+	} else {
+		rc = err_set(err, ERR_CANCELLED, "it is not wanted any more");
+	}
+	call_free(call);
+	return rc;
+}
+
+void call_kill(struct run *run)
+{
+	struct err err = {0};
+	struct call *call;
+
+	if (!target_can(run->hold->target, BERTH_CAP_SIGNAL))
+		return;
+	call = call_new(run->hold->target, clock_after_ms(KILL_MS), NULL);
+	if (!call)
+		return;
+	if (call_signal(call, &run->hold->session, run->id, BERTH_SIGNAL_KILL, &err) && err.code != ERR_NOT_FOUND)
+		log_warn("cannot kill what is left of a command", KS("execution", run->id), KS("error", err.msg));
+	call_free(call);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the wish to end an execution early, from a caller or a teardown. Any thread enters. Whoever waits is ended here;
+ * whoever runs is told, and its worker writes what became of it. Never writes an end over a command that may be running.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/log.h"
+#include "execution/execution_private.h"
+
+struct cancel_step {
+	struct executions *e;
+	const char *id, *reason;
+	bool unowned; /* no run of this process has it: the end is written here */
+	char event_id[IDENT_ID_MAX + 1];
+	/* Out of the step. */
+	bool terminal, written;
+	struct ident ident;
+};
+
+/* The wish survives this process. */
+static int mark(struct cancel_step *in, struct txn *txn, const struct record *r, struct claim *c, struct err *err)
+{
+	if (c->cancel_requested_ms)
+		return 0;
+	c->cancel_requested_ms = txn_now(txn);
+	c->cancel_reason = in->reason;
+	return steps_put_claim(txn, r->id, c, err);
+}
+
+static int end_unowned(struct cancel_step *in, struct txn *txn, struct record *r, struct err *err)
+{
+	struct record_ending ending = {.kind = "cancelled"};
+	struct record_change change = {.reason = in->reason, .ending = &ending};
+	bool replay;
+	int rc = steps_apply(in->e, txn, r, EVENT_CANCELLED, &change, in->event_id, &replay, err);
+
+	if (rc == 0)
+		rc = txn_delete(txn, STORE_CLAIM, r->id, err);
+	if (rc == 0)
+		rc = txn_ack_subject(txn, STREAM_REQUESTS, r->id, err);
+	if (rc == 0)
+		rc = ident_make(&in->ident, r->workspace_id, r->task_id, err);
+	if (rc == 0)
+		rc = session_unwait_step(in->e->config.sessions, txn, &in->ident, r->id, err);
+	in->written = in->terminal = true;
+	return rc;
+}
+
+static int cancel_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct cancel_step *in = arg;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, in->id, &r, &c, err);
+
+	in->terminal = in->written = false;
+	if (rc)
+		return rc;
+	in->terminal = record_status_terminal(r.status);
+	if (in->terminal)
+		return 0;
+	/* A running one without a run is taken up by the next look at the stream; it then finds the mark. */
+	if (in->unowned && r.status != RECORD_RUNNING)
+		return end_unowned(in, txn, &r, err);
+	return mark(in, txn, &r, &c, err);
+}
+
+/* Leaves the wish with the run. True: the caller owns it now and has to end it. */
+static bool ask_locked(struct run *run, const char *reason)
+{
+	if (!run->cancel) {
+		run->cancel = true;
+		snprintf(run->cancel_reason, sizeof(run->cancel_reason), "%s", reason);
+	}
+	/* Taken over after a restart: only its worker can tell what runs. */
+	if (run->unsure)
+		queue_wake_locked(run);
+	else if (queue_take_locked(run))
+		return true;
+	call_stop_locked(run, BERTH_CANCEL_STOP);
+	return false;
+}
+
+/* Ends a run that waited. */
+static bool end_waiting(struct run *run)
+{
+	if (finish_cancelled(run) == NEXT_LEAVE) {
+		finish_hand_back(run);
+		queue_end(run);
+		return false;
+	}
+	queue_end(run);
+	return true;
+}
+
+int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err)
+{
+	struct cancel_step step = {.e = e, .id = id, .reason = reason};
+	struct run *run;
+	bool owned = false;
+	int rc;
+
+	if (!record_id_valid(id))
+		return err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
+	lock_take(&e->lock);
+	run = queue_find_locked(e, id);
+	if (run)
+		owned = ask_locked(run, reason);
+	lock_drop(&e->lock);
+	if (owned && end_waiting(run)) {
+		*ret_done = true;
+		return 0;
+	}
+	step.unowned = !run;
+	steps_event_id(step.event_id);
+	rc = steps_update(e, cancel_step, &step, err);
+	if (rc)
+		return rc;
+	if (step.written) {
+		session_unwait_done(e->config.sessions, &step.ident);
+		steps_changed(e, id);
+	}
+	*ret_done = step.terminal;
+	return 0;
+}
+
+/* ---- teardown ---- */
+
+struct collect {
+	const struct ident *ident;
+	bool force;
+	struct run **runs; /* owned by the collector now */
+	size_t count, cap;
+};
+
+static bool collect_one(const char *key, void *value, void *arg)
+{
+	struct collect *c = arg;
+	struct run *run = value;
+
+	(void)key;
+	if (!ident_equal(&run->ident, c->ident) || (!c->force && run->has_session))
+		return true;
+	if (c->count < c->cap && ask_locked(run, "task_deleted"))
+		c->runs[c->count++] = run;
+	return true;
+}
+
+void cancel_task(const struct ident *ident, bool force, void *arg)
+{
+	struct executions *e = arg;
+	struct collect c = {.ident = ident, .force = force};
+	char key[IDENT_KEY_MAX + 1];
+	struct run_task *task;
+
+	ident_key(ident, key);
+	lock_take(&e->lock);
+	task = map_get(e->tasks, key);
+	c.cap = task ? task->open : 0;
+	c.runs = c.cap ? calloc(c.cap, sizeof(*c.runs)) : NULL;
+	if (c.runs)
+		map_each(e->runs, collect_one, &c);
+	lock_drop(&e->lock);
+	if (c.cap && !c.runs)
+		log_error("no memory to cancel a task's executions", KS("task", ident->task));
+	for (size_t i = 0; i < c.count; i++)
+		end_waiting(c.runs[i]);
+	free(c.runs);
+}

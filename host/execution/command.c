@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns one command from `running` to its ending: inputs, execute, reattach until its outcome is known or cannot be. The worker
+ * that owns the run enters, holding its session. Never starts a command twice: after a start that may have happened, only a
+ * proof of the opposite leads to another.
+ */
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/failpoint.h"
+#include "core/log.h"
+#include "execution/execution_private.h"
+
+#define AGAIN_FIRST_MS 50
+#define AGAIN_MOST_MS 2000
+#define STEADY_NS (10 * CLOCK_NS_PER_S)
+#define DOUBTS_MAX 3 /* answers of "I do not know" before it is believed */
+
+static int64_t backoff_ms(unsigned tries)
+{
+	int64_t ms = AGAIN_FIRST_MS << (tries < 10 ? tries : 10);
+
+	return ms < AGAIN_MOST_MS ? ms : AGAIN_MOST_MS;
+}
+
+/* The same provider call is tried again for as long as a session may take to start. */
+static bool budget_left(struct run *run)
+{
+	int64_t now = clock_boot_ns();
+
+	if (!run->first_try_ns)
+		run->first_try_ns = now;
+	return now - run->first_try_ns < run->e->config.conf->starting_ms * CLOCK_NS_PER_MS;
+}
+
+static enum next again(struct run *run, const struct err *why)
+{
+	int64_t ms = backoff_ms(run->tries++);
+
+	if (!budget_left(run))
+		return finish_failed(run, why);
+	if (why->retry_after_ms > ms)
+		ms = why->retry_after_ms;
+	queue_timer(run, clock_after_ms(ms));
+	return NEXT_PARK;
+}
+
+/* ---- endings ---- */
+
+static const struct {
+	const char *word;
+	enum record_event event;
+} kinds[] = {
+	[BERTH_ENDING_EXIT] = {"exit", EVENT_COMPLETED},
+	[BERTH_ENDING_SIGNAL] = {"signal", EVENT_COMPLETED},
+	[BERTH_ENDING_TIMEOUT] = {"timeout", EVENT_COMPLETED},
+	[BERTH_ENDING_CANCELLED] = {"cancelled", EVENT_CANCELLED},
+	[BERTH_ENDING_OOM] = {"oom", EVENT_FAILED},
+	[BERTH_ENDING_SESSION_LOST] = {"session_lost", EVENT_FAILED},
+	[BERTH_ENDING_UNKNOWN] = {"unknown", EVENT_FAILED},
+};
+
+/* Why a command was stopped: the caller's wish, the task's end, or its session's. */
+static void explain_stop(struct run *run, struct finish *f, struct record_ending *ending)
+{
+	lock_take(&run->e->lock);
+	if (run->lost[0] && strcmp(run->lost, "teardown") == 0) {
+		f->reason = "task_deleted";
+	} else if (run->lost[0] && !run->cancel) {
+		f->event = EVENT_FAILED;
+		f->reason = run->lost;
+		f->error = "the session was taken from the command";
+		ending->kind = "session_lost";
+	} else {
+		f->reason = run->cancel ? run->cancel_reason : "provider";
+	}
+	lock_drop(&run->e->lock);
+}
+
+static bool is_proven(const struct run *run, const struct berth_ending *ending)
+{
+	if (ending->quiescent == BERTH_QUIESCENT_YES)
+		return true;
+	return run->plan.keep_descendants && ending->survivors > 0; /* they were asked to stay */
+}
+
+static enum next ended(struct run *run, const struct attempt *a)
+{
+	const struct berth_ending *e = &a->ending;
+	struct record_ending ending = {
+		.kind = kinds[e->kind].word,
+		.exit_code = e->kind == BERTH_ENDING_EXIT ? e->exit_code : 0,
+		.signal = e->kind == BERTH_ENDING_SIGNAL ? e->signal : 0,
+	};
+	struct finish f = {
+		.event = kinds[e->kind].event,
+		.ending = &ending,
+		.duration_ms = e->duration_ms,
+		.survivors = e->survivors,
+		.dropped = {e->stdout_dropped, e->stderr_dropped},
+		.end.proven = is_proven(run, e),
+	};
+
+	if (e->kind == BERTH_ENDING_CANCELLED)
+		explain_stop(run, &f, &ending);
+	else if (f.event == EVENT_FAILED)
+		f.reason = ending.kind;
+	if (!f.end.proven)
+		call_kill(run);
+	return finish_run(run, &f);
+}
+
+static enum next session_lost(struct run *run, const struct attempt *a)
+{
+	struct record_ending ending = {.kind = "session_lost"};
+	struct finish f = {.event = EVENT_FAILED,
+			   .reason = "session_lost",
+			   .error = a->err.msg[0] ? a->err.msg : "the session is gone",
+			   .ending = &ending,
+			   .end.lost = true};
+
+	if (call_unwanted(run) && (run->cancel || run->lost[0])) {
+		f.event = EVENT_CANCELLED;
+		ending.kind = "cancelled";
+		explain_stop(run, &f, &ending);
+	}
+	return finish_run(run, &f);
+}
+
+static enum next outcome_unknown(struct run *run, const struct attempt *a)
+{
+	struct record_ending ending = {.kind = "unknown"};
+	struct finish f = {.event = EVENT_FAILED,
+			   .reason = run->resume ? "interrupted" : "unknown",
+			   .error = a->err.msg[0] ? a->err.msg : "the provider does not know how the command ended",
+			   .ending = &ending};
+
+	log_warn("the outcome of a command is not known", KS("execution", run->id), KS("error", f.error));
+	call_kill(run);
+	return finish_run(run, &f);
+}
+
+/* The call was not made. */
+static enum next held_back(struct run *run)
+{
+	struct record_ending ending = {.kind = "cancelled"};
+	struct finish f = {.event = EVENT_CANCELLED, .ending = &ending, .end.proven = true};
+	bool stopping;
+
+	lock_take(&run->e->lock);
+	stopping = !run->cancel && !run->lost[0];
+	lock_drop(&run->e->lock);
+	if (stopping)
+		return NEXT_LEAVE;
+	explain_stop(run, &f, &ending);
+	return finish_run(run, &f);
+}
+
+/* ---- between calls ---- */
+
+struct restart_step {
+	struct run *run;
+	char events[2][IDENT_ID_MAX + 1];
+	struct run_facts facts;
+};
+
+/* Certainly nothing runs under a former attempt: the next one is claimed unless it was already, and started. */
+static int restart_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct restart_step *in = arg;
+	struct run *run = in->run;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, run->id, &r, &c, err);
+
+	if (rc == 0 && r.status == RECORD_RUNNING && r.attempt == c.sent_attempt)
+		rc = take_claimed_step(run, txn, &r, &c, EVENT_RECLAIMED, in->events[0], err);
+	if (rc == 0)
+		rc = take_started_step(run, txn, &r, &c, EVENT_RESTARTED, in->events[1], err);
+	if (rc == 0)
+		take_facts(run->e, &r, &c, &in->facts);
+	return rc;
+}
+
+static int restart(struct run *run, struct err *err)
+{
+	struct restart_step in = {.run = run};
+	int rc;
+
+	steps_event_id(in.events[0]);
+	steps_event_id(in.events[1]);
+	rc = steps_update_surely(run->e, restart_step, &in, err);
+	if (rc)
+		return rc;
+	take_set_facts(run, &in.facts);
+	steps_changed(run->e, run->id);
+	run->resume = run->touched = run->ran = false;
+	lock_take(&run->e->lock);
+	run->unsure = false;
+	lock_drop(&run->e->lock);
+	run->tries = 0;
+	run->first_try_ns = 0;
+	(void)FAILPOINT("exec.started");
+	return 0;
+}
+
+/* Before another reattach; false when there is none to be made. */
+static bool wait_before_reattach(struct run *run)
+{
+	struct executions *e = run->e;
+	int64_t until = clock_after_ms(run->tries ? backoff_ms(run->tries) : 0);
+	bool go;
+
+	run->tries++;
+	lock_take(&e->lock);
+	while (!e->detaching && !run->lost[0] && cond_wait_until(&e->changed, &e->lock, until))
+		;
+	go = !run->lost[0];
+	lock_drop(&e->lock);
+	return go && (e->detaching || budget_left(run));
+}
+
+static int prepare(struct run *run, struct inputs *in, struct err *err)
+{
+	int rc = plan_load(run, err);
+
+	return rc || run->resume ? rc : inputs_load(run, in, err);
+}
+
+static enum next unprepared(struct run *run, const struct err *err)
+{
+	enum verdict verdict = verdict_of(err->code, 0, false, false);
+
+	if (call_unwanted(run))
+		return held_back(run);
+	if (verdict == VERDICT_LOST)
+		return session_lost(run, &(struct attempt){.err = *err});
+	if (verdict == VERDICT_REFUSED || err->code == ERR_CORRUPT)
+		return finish_failed(run, err);
+	return again(run, err); /* a file read is harmless to repeat */
+}
+
+static enum next not_started(struct run *run)
+{
+	struct err err = {0};
+
+	if (call_unwanted(run))
+		return held_back(run);
+	if (restart(run, &err) == 0)
+		return NEXT_COMMAND;
+	if (err.code == ERR_EXECUTION_CONFLICT)
+		steps_defect(run->e, run->id, &err);
+	return NEXT_LEAVE;
+}
+
+static enum next no_answer(struct run *run, const struct attempt *a)
+{
+	bool lost;
+
+	lock_take(&run->e->lock);
+	lost = run->lost[0] != '\0';
+	lock_drop(&run->e->lock);
+	return lost ? session_lost(run, a) : outcome_unknown(run, a);
+}
+
+/* *ret_ask: the command has to be asked for (again). */
+static enum next act(struct run *run, const struct attempt *a, enum verdict verdict, bool *ret_ask)
+{
+	*ret_ask = false;
+	switch (verdict) {
+	case VERDICT_ENDED:
+		return ended(run, a);
+	case VERDICT_REFUSED:
+		run->ran = false;
+		return finish_failed(run, &a->err);
+	case VERDICT_AGAIN:
+		run->ran = false;
+		return again(run, &a->err);
+	case VERDICT_NOT_STARTED:
+		return not_started(run);
+	case VERDICT_LOST:
+		return session_lost(run, a);
+	case VERDICT_DETACHED:
+		return NEXT_LEAVE;
+	case VERDICT_DOUBT:
+	case VERDICT_REATTACH:
+		*ret_ask = target_can(run->hold->target, BERTH_CAP_REATTACH) && wait_before_reattach(run);
+		break;
+	case VERDICT_GIVE_UP:
+		break;
+	}
+	return *ret_ask ? NEXT_COMMAND : no_answer(run, a);
+}
+
+/* One call; a call that brought something starts the budget of the next ones anew. */
+static void ask(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
+{
+	uint64_t seen = spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR);
+	int64_t begun = clock_boot_ns();
+
+	run->ran = true;
+	call_once(run, in, reattach, ret);
+	if (spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR) != seen ||
+	    clock_boot_ns() - begun > STEADY_NS) {
+		run->first_try_ns = 0;
+		run->tries = 0;
+	}
+}
+
+static enum next loop(struct run *run, const struct inputs *in)
+{
+	bool reattach = run->resume, once_more = true;
+	enum next next = NEXT_LEAVE;
+	unsigned doubts = 0;
+
+	if (reattach && !target_can(run->hold->target, BERTH_CAP_REATTACH))
+		return outcome_unknown(run, &(struct attempt){0}); /* nothing of its output is here either */
+	while (once_more) {
+		struct attempt a;
+		enum verdict verdict;
+
+		ask(run, in, reattach, &a);
+		if (a.held_back && reattach)
+			return NEXT_LEAVE;
+		if (a.held_back) {
+			run->ran = false;
+			return held_back(run);
+		}
+		verdict = verdict_of(a.code, a.has_ending ? a.ending.kind : 0, reattach, run->touched);
+		if (verdict == VERDICT_DOUBT && ++doubts >= DOUBTS_MAX)
+			verdict = VERDICT_GIVE_UP;
+		if (verdict == VERDICT_REATTACH || verdict == VERDICT_DOUBT)
+			log_info("a command has to be asked for", KS("execution", run->id), KS("error", a.err.msg));
+		next = act(run, &a, verdict, &once_more);
+		reattach = true;
+	}
+	return next;
+}
+
+enum next command_run(struct run *run)
+{
+	enum next next;
+
+	do {
+		struct inputs in;
+		struct err err = {0};
+
+		inputs_init(&in);
+		next = prepare(run, &in, &err) ? unprepared(run, &err) : loop(run, &in);
+		inputs_fini(&in);
+	} while (next == NEXT_COMMAND);
+	return next;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the acceptance of executions: rules, idempotency, record and message in one step, with claim, begin and started in it
+ * when the runner has room and the session is there. Request threads enter. Never answers before the record is durable.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/failpoint.h"
+#include "core/limits.h"
+#include "core/secret.h"
+#include "execution/execution_private.h"
+#include "execution/validate.h"
+#include "session/binding.h"
+
+#define IDEMPOTENCY_KEY_MAX (IDENT_KEY_MAX + 66)
+
+struct idempotency {
+	const char *id, *sha256;
+};
+
+static const struct json_field idempotency_fields[] = {
+	{.name = "id", .type = JSON_STR, .flags = JSON_REQUIRED, .off = offsetof(struct idempotency, id)},
+	{.name = "sha256", .type = JSON_STR, .flags = JSON_REQUIRED, .off = offsetof(struct idempotency, sha256)},
+	{0},
+};
+
+struct create_step {
+	struct executions *e;
+	const struct execution_create *in;
+	struct run *run;
+	bool room;
+	char events[3][IDENT_ID_MAX + 1];
+	char key[IDEMPOTENCY_KEY_MAX + 1];
+	/* Out of the step. */
+	bool replayed;
+	char replayed_id[IDENT_ID_MAX + 1];
+	bool begun, live;
+	struct err begin_err;
+	struct record record;
+	struct run_facts facts;
+};
+
+/* ws/task/digest of the key: the key's own bytes may be anything. */
+void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap)
+{
+	char digest[65];
+
+	secret_sha256_hex(key, strlen(key), digest);
+	snprintf(ret, cap, "%s/%s/%s", workspace, task, digest);
+}
+
+/* ---- the step ---- */
+
+static int check_idempotency(struct create_step *in, struct txn *txn, struct err *err)
+{
+	struct idempotency known;
+	struct store_row row, record;
+	int rc = txn_get(txn, STORE_IDEMPOTENCY, in->key, &row, err);
+
+	if (rc || !row.doc)
+		return rc;
+	rc = json_decode_text(txn_arena(txn), idempotency_fields, row.doc, row.doc_len, &known, sizeof(known), err);
+	if (rc == 0)
+		rc = txn_get(txn, STORE_EXECUTION, known.id, &record, err);
+	if (rc || !record.doc)
+		return rc; /* a key whose record is gone is free again */
+	if (strcmp(known.sha256, in->in->body_sha256) != 0)
+		return err_set(err, ERR_CONFLICT, "the idempotency key was used with another body");
+	in->replayed = true;
+	snprintf(in->replayed_id, sizeof(in->replayed_id), "%s", known.id);
+	return 0;
+}
+
+static int put_idempotency(struct create_step *in, struct txn *txn, struct err *err)
+{
+	struct idempotency known = {.id = in->run->id, .sha256 = in->in->body_sha256};
+	struct buf buf;
+	int rc;
+
+	buf_init(&buf, 1024);
+	rc = json_encode(&buf, idempotency_fields, &known, 0);
+	if (rc == 0)
+		rc = txn_put(txn, STORE_IDEMPOTENCY,
+			     &(struct store_row){.key = in->key, .group = "", .doc = buf.ptr, .doc_len = buf.len}, err);
+	buf_fini(&buf);
+	return rc;
+}
+
+/* A live session in another region: told at once, whether or not the runner has room. */
+static int check_region(struct create_step *in, struct txn *txn, struct err *err)
+{
+	const char *region = in->in->region;
+	char key[IDENT_KEY_MAX + 1];
+	struct store_row row;
+	struct binding b;
+	int rc;
+
+	if (!region || !*region)
+		return 0;
+	ident_key(&in->in->ident, key);
+	rc = txn_get(txn, STORE_TASK, key, &row, err);
+	if (rc == 0 && row.doc)
+		rc = binding_decode(txn_arena(txn), &in->in->ident, row.doc, row.doc_len, &b, err);
+	if (rc || !row.doc || b.state != BINDING_LIVE || strcmp(b.region, region) == 0)
+		return rc;
+	return err_set(err, ERR_REGION_CONFLICT, "the task's session is in region \"%s\", not \"%s\"", b.region, region);
+}
+
+static int put_rows(struct create_step *in, struct txn *txn, struct err *err)
+{
+	const struct execution_create *req = in->in;
+	struct store_row index = {
+		.key = in->run->id, .group = req->ident.workspace, .doc = req->ident.task, .doc_len = strlen(req->ident.task)};
+	struct store_row command = {
+		.key = in->run->id, .group = "", .doc = req->command_body, .doc_len = req->command_len};
+	int rc = txn_put(txn, STORE_EXECUTION_INDEX, &index, err);
+
+	if (rc == 0)
+		rc = txn_put(txn, STORE_COMMAND, &command, err);
+	if (rc == 0 && req->idempotency_key)
+		rc = put_idempotency(in, txn, err);
+	return rc;
+}
+
+/* Faults of a begin that are the caller's, told at once; the store's own end the step; with any other the execution is queued and
+ * the runner sees what comes of it. */
+static bool refuses_create(int code)
+{
+	return code == ERR_REGION_CONFLICT || code == ERR_SESSION_LIFE || code == ERR_NO_TARGET || code == ERR_STORE ||
+	       code == ERR_IO || code == ERR_NOMEM || code == ERR_CORRUPT || code == ERR_INTERNAL;
+}
+
+static int begin_now(struct create_step *in, struct txn *txn, struct claim *c, struct err *err)
+{
+	struct run *run = in->run;
+	int rc = session_begin_step(in->e->config.sessions, txn, &run->begin, &in->begin_err);
+
+	if (rc && refuses_create(rc)) {
+		if (err)
+			*err = in->begin_err;
+		return rc;
+	}
+	if (rc)
+		return 0;
+	in->begun = true;
+	in->live = run->begin.outcome == BEGIN_LIVE;
+	rc = take_claimed_step(run, txn, &in->record, c, EVENT_CLAIMED, in->events[1], err);
+	if (rc == 0 && in->live)
+		rc = take_started_step(run, txn, &in->record, c, EVENT_STARTED, in->events[2], err);
+	return rc;
+}
+
+static int create_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct create_step *in = arg;
+	struct record_change none = {0};
+	struct claim c = {0};
+	bool replay;
+	int rc = 0;
+
+	in->replayed = in->begun = in->live = false;
+	err_clear(&in->begin_err);
+	validate_record(in->e->config.conf, in->in, in->run->id, &in->record);
+	if (in->in->idempotency_key)
+		rc = check_idempotency(in, txn, err);
+	if (rc || in->replayed)
+		return rc;
+	rc = check_region(in, txn, err);
+	if (rc == 0)
+		rc = steps_apply(in->e, txn, &in->record, EVENT_REQUESTED, &none, in->events[0], &replay, err);
+	if (rc == 0)
+		rc = put_rows(in, txn, err);
+	if (rc == 0 && in->room)
+		rc = begin_now(in, txn, &c, err);
+	take_facts(in->e, &in->record, &c, &in->facts);
+	return rc;
+}
+
+/* ---- around it ---- */
+
+/* What begin must know before the record exists. */
+static void first_facts(struct create_step *in)
+{
+	struct record r;
+	struct claim none = {0};
+
+	validate_record(in->e->config.conf, in->in, in->run->id, &r);
+	take_facts(in->e, &r, &none, &in->run->facts);
+}
+
+/* The record is durable; whatever happens now is the runner's matter. */
+static void accepted(struct create_step *in)
+{
+	struct run *run = in->run;
+	struct err err = {0};
+	bool failed = false;
+
+	(void)FAILPOINT("exec.accepted");
+	take_set_facts(run, &in->facts);
+	if (!in->room) {
+		queue_ready(run);
+		return;
+	}
+	if (in->begun)
+		failed = take_begun(run, &run->wait_err) != 0;
+	run->waited = in->begun;
+	if (in->live)
+		take_set_started(run);
+	if (!in->begun || failed)
+		take_unprepare(run);
+	/* Its body is at hand; should memory be short, the worker reads it from the store. */
+	if (in->live)
+		(void)plan_set(run, &in->record, in->in->command_body, in->in->command_len, &err);
+	queue_submit(run);
+}
+
+static int prepare(struct executions *e, const struct execution_create *in, char id[IDENT_ID_MAX + 1], struct err *err)
+{
+	int64_t now;
+	int rc = validate_create(e->config.conf, in, err);
+
+	if (rc == 0)
+		rc = session_placeable(e->config.sessions, in->region, err);
+	if (rc == 0)
+		rc = store_now(e->config.store, &now, err);
+	if (rc == 0)
+		record_new_id(now, id);
+	return rc;
+}
+
+int execution_create(struct executions *e, const struct execution_create *in, char ret_id[IDENT_ID_MAX + 1],
+		     bool *ret_replayed, struct err *err)
+{
+	struct create_step step = {.e = e, .in = in};
+	char id[IDENT_ID_MAX + 1];
+	int rc = prepare(e, in, id, err);
+
+	if (rc == 0)
+		rc = queue_add(e, &in->ident, id, true, &step.room, &step.run, err);
+	if (rc)
+		return rc;
+	for (unsigned i = 0; i < 3; i++)
+		steps_event_id(step.events[i]);
+	if (in->idempotency_key)
+		create_idempotency_key(in->ident.workspace, in->ident.task, in->idempotency_key, step.key,
+				       sizeof(step.key));
+	first_facts(&step);
+	if (step.room)
+		take_prepare(step.run);
+	rc = steps_update(e, create_step, &step, err);
+	if (rc == 0)
+		memcpy(ret_id, step.replayed ? step.replayed_id : id, IDENT_ID_MAX + 1);
+	if (rc == 0)
+		*ret_replayed = step.replayed;
+	if (rc == 0 && !step.replayed)
+		accepted(&step);
+	else
+		queue_end(step.run);
+	return rc;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of this layer share. The central object is struct run: one open execution as this process knows it.
+ *
+ * Ownership of a run: at each moment it is READY (in its task's line), PARKED (waits for a notice or a timer, holds no
+ * thread) or OWNED by exactly one thread: who creates it, the worker that runs it, who cancels or expires it. State, line
+ * and the fields named below are guarded by executions.lock; everything else belongs to the owner.
+ */
+#ifndef EXECUTION_PRIVATE_H
+#define EXECUTION_PRIVATE_H
+
+#include <stdatomic.h>
+
+#include "core/map.h"
+#include "core/thread.h"
+#include "execution/event.h"
+#include "execution/execution.h"
+#include "execution/record.h"
+#include "execution/spool.h"
+#include "execution/transition.h"
+
+#define RUN_MAGIC 0x72756e21u
+#define REASON_MAX 31
+
+enum run_state { RUN_OWNED, RUN_READY, RUN_PARKED, RUN_ENDED };
+/* What a run last waited for. */
+enum run_wait { WAIT_NOTHING, WAIT_SESSION, WAIT_CAPACITY, WAIT_RATE, WAIT_BUSY, WAIT_PROVIDER, WAIT_STORE };
+
+/* The runs of one task. Under executions.lock. */
+struct run_task {
+	char key[IDENT_KEY_MAX + 1];
+	struct run *first, *last; /* ready, in order */
+	unsigned open;            /* runs in all */
+	unsigned taken;           /* that count for the task's concurrency */
+	unsigned waiting;         /* ready or parked, not taken to a session yet */
+	struct run_task *next, *prev; /* of the ring of tasks that could go on now */
+	bool in_ring;
+};
+
+/* A watch_waiter that holds a reference to its run while added. */
+struct run_waiter {
+	struct watch_waiter waiter;
+	char key[IDENT_KEY_MAX + 16];
+	struct run *run;
+	bool armed; /* under executions.lock */
+};
+
+/* What a command needs to run. */
+struct run_plan {
+	struct arena *arena;
+	const char *body;
+	size_t body_len;
+	const char *cwd, *env_ref, *stdin_ref;
+	const char **artifact_paths;
+	size_t artifact_count;
+	int64_t timeout_ms, stdout_max, stderr_max;
+	bool keep_descendants;
+};
+
+/* What the store says of an execution, as its owner last read it. */
+struct run_facts {
+	int64_t attempt, sent_attempt;
+	int64_t lasts_ms;         /* timeout and grace; 0: nothing was read yet */
+	int64_t queue_expires_ms;
+	int64_t expires_ms;       /* of the command, store time */
+	int64_t incarnation;
+	char region[IDENT_PART_MAX + 1];
+	bool cancel;
+};
+
+#define RUN_LOST_MAX 16 /* ranges told one by one; more are joined with the last of their stream */
+
+struct run {
+	unsigned magic;
+	_Atomic unsigned refs;
+	struct executions *e;
+	struct ident ident;
+	char id[IDENT_ID_MAX + 1];
+	struct spool_output *out;
+
+	/* Under executions.lock. */
+	enum run_state state;
+	struct run_task *task;
+	struct run *next, *prev; /* of the task's line */
+	bool woken;              /* a notice or timer came while it was owned */
+	bool slot;               /* counts as busy */
+	bool taken;              /* counts for the task's concurrency */
+	bool cancel;             /* asked for; reason below */
+	char cancel_reason[REASON_MAX + 1];
+	char lost[REASON_MAX + 1]; /* why the hold was lost, or "" */
+	struct call *call;         /* the provider call to cancel */
+	bool has_session;          /* its record is running */
+	bool unsure;               /* a former process left it running: only its worker can tell what runs */
+	bool claimed;              /* its claim is to be renewed */
+	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
+
+	/* The owner's. */
+	struct run_waiter notice, timer;
+	bool begin_prepared;
+	struct session_begin begin;
+	struct session_hold *hold;
+	struct run_plan plan; /* arena NULL: not loaded */
+	struct run_facts facts;
+	enum run_wait wait;   /* what it last waited for */
+	bool waited;    /* waited for a provisioning at least once */
+	bool started;   /* the record is running under this attempt */
+	bool resume;    /* a former attempt may have started the command: reattach first */
+	bool touched;   /* the provider gave a sign of the command */
+	bool ran;       /* the command may have run: outputs are stored */
+	char handle[BERTH_HANDLE_MAX + 1]; /* as the provider gave it */
+	int64_t first_try_ns; /* of the provider call that is tried again */
+	unsigned tries;
+	struct err wait_err;
+	struct record_lost lost_ranges[RUN_LOST_MAX];
+	size_t lost_count;
+};
+
+struct executions {
+	struct executions_config config;
+	struct spool *spool;
+	struct pool *pool;
+	unsigned runner_concurrency, task_concurrency, queue_max;
+
+	struct lock lock;
+	struct cond changed; /* a worker came back, a wait should end */
+	struct map *runs;    /* id -> run */
+	struct map *tasks;   /* key -> run_task */
+	struct run_task *ring;
+	unsigned busy;       /* runs that workers have */
+	unsigned waiting;    /* ready or parked runs */
+	unsigned parked;
+	unsigned armed;      /* waiters that the watch has or is firing */
+	uint64_t defects;    /* illegal transitions that were tried */
+	bool started, stopping;
+	bool detaching;      /* running commands are left alone from now on */
+	bool stopped;        /* executions_stop is through; the main thread's */
+	bool give_up;        /* the time to stop is over: no more tries */
+	bool reconciled;     /* every open record was looked for once */
+	uint64_t last_seq;   /* of the request stream, as read */
+	_Atomic bool dead;   /* freed without a stop: nothing is written any more, as if the process had died */
+};
+
+/* What a worker does with a run after working on it. */
+enum next {
+	NEXT_COMMAND, /* its session is there: run the command */
+	NEXT_PARK,    /* until a notice or the timer that was set */
+	NEXT_DONE,    /* terminal, or gone from the store */
+	NEXT_LEAVE,   /* the process stops: left as it stands for the next one */
+};
+
+/* ---- queue.c: lines, ring, slots ---- */
+/* A new run, OWNED. `room`: with a slot and taken, when the runner has room and nothing of the task is before it; *ret_room tells. */
+int queue_add(struct executions *e, const struct ident *ident, const char *id, bool limited, bool *ret_room,
+	      struct run **ret, struct err *err);
+/* OWNED -> READY. The owner has no claim to it any more. */
+void queue_ready(struct run *run);
+/* Hands an OWNED run with a slot to a worker. */
+void queue_submit(struct run *run);
+/* OWNED -> PARKED (or READY, when it was woken meanwhile). Its slot is free. */
+void queue_park(struct run *run);
+/* READY or PARKED -> OWNED; false when somebody owns it. */
+bool queue_take_locked(struct run *run);
+void queue_wake_locked(struct run *run); /* PARKED -> READY */
+/* The run ended, as far as this process is concerned: off the lists; the owner's reference is dropped. */
+void queue_end(struct run *run);
+void queue_dispatch_locked(struct executions *e);
+struct run *queue_find_locked(struct executions *e, const char *id);
+void queue_fire(struct watch_waiter *waiter, bool timed_out);
+/* Adds the run's notice waiter, if it is not there: what is looked at afterwards cannot be missed. */
+void queue_listen(struct run *run);
+void queue_timer(struct run *run, int64_t deadline_ns);
+void queue_deaf(struct run *run); /* takes both waiters off */
+struct run *run_ref(struct run *run);
+void run_unref(struct run *run);
+
+/* ---- steps.c: what a store step of this layer does again and again ---- */
+int steps_update(struct executions *e, store_step step, void *arg, struct err *err);
+/* Keeps trying while the store is away; gives up when the process dies or has to stop by now. */
+int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err);
+/* ERR_NOT_FOUND; ERR_CORRUPT. Strings live as long as the step. */
+int steps_load(struct txn *txn, const char *id, struct record *ret_record, struct claim *ret_claim, struct err *err);
+/* Applies an event, writes record and event. */
+int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
+		const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err);
+int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, struct err *err);
+int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uint64_t seq, const char *doc, size_t len,
+		      struct err *err);
+void steps_event_id(char ret_id[IDENT_ID_MAX + 1]);
+void steps_changed(struct executions *e, const char *id); /* notifies who watches the record */
+void steps_defect(struct executions *e, const char *id, const struct err *err);
+int64_t steps_now(struct executions *e); /* store time; a guess from the wall clock while the store is away */
+
+/* ---- take.c: to a session ---- */
+enum next take_run(struct run *run);
+void take_prepare(struct run *run);   /* its session_begin, once */
+void take_unprepare(struct run *run); /* the next try asks anew */
+/* Inside a step: the event, the claim and what belongs to them. */
+int take_claimed_step(struct run *run, struct txn *txn, struct record *r, struct claim *c, enum record_event event,
+		      const char *event_id, struct err *err);
+int take_started_step(struct run *run, struct txn *txn, struct record *r, struct claim *c, enum record_event event,
+		      const char *event_id, struct err *err);
+/* After the commit of a step with a begin: LIVE gives run->hold. */
+int take_begun(struct run *run, struct err *err);
+void take_facts(struct executions *e, const struct record *r, const struct claim *c, struct run_facts *ret);
+void take_set_started(struct run *run);
+void take_set_facts(struct run *run, const struct run_facts *facts);
+/* The fault of a begin as seen by an execution: NEXT_PARK, or NEXT_DONE after the record was ended. */
+enum next take_begin_failed(struct run *run, const struct err *why);
+
+/* ---- command.c, call.c, verdict.c: the provider's side ---- */
+enum next command_run(struct run *run);
+/* What one execute or reattach came to. */
+struct attempt {
+	bool reattach;
+	bool held_back; /* the call was not made: cancel, a lost hold or a stop came first */
+	int code;
+	struct err err;
+	bool has_ending;
+	struct berth_ending ending; /* reason points to reason below */
+	char reason[BERTH_REASON_MAX + 1];
+};
+struct inputs;
+void call_once(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret);
+/* One short call that only this layer's cancel may end: 0, or the call's code. */
+int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
+	       int (*op)(struct run *run, struct call *call, void *arg, struct err *err), void *arg, struct err *err);
+void call_kill(struct run *run);
+/* The hold was lost, from the keeper's thread. */
+void call_on_lost(void *run, const char *reason);
+/* Cancel: reaches the call under way. With executions.lock held. */
+void call_stop_locked(struct run *run, uint32_t state);
+/* No new provider call for this run: cancelled, lost, or the process stops. */
+bool call_unwanted(struct run *run);
+
+enum verdict {
+	VERDICT_ENDED,       /* there is an ending */
+	VERDICT_REFUSED,     /* nothing ran and nothing will */
+	VERDICT_AGAIN,       /* nothing ran; the same call may work later */
+	VERDICT_REATTACH,    /* it may have run: ask for it, now or later */
+	VERDICT_DOUBT,       /* the provider was asked for it and does not know */
+	VERDICT_NOT_STARTED, /* certainly not, and no former attempt will */
+	VERDICT_LOST,        /* the session is gone */
+	VERDICT_DETACHED,
+	VERDICT_GIVE_UP,     /* it may have run and cannot be asked for */
+};
+/* reattach: which call answered. touched: the provider gave a sign of the command. Pure. */
+enum verdict verdict_of(int code, uint32_t ending_kind, bool reattach, bool touched);
+
+/* ---- plan.c, inputs.c: what a command needs to run ---- */
+int plan_load(struct run *run, struct err *err); /* from the store, unless it is there */
+int plan_set(struct run *run, const struct record *r, const char *body, size_t len, struct err *err);
+
+struct inputs {
+	struct arena *arena;
+	struct berth_pair *env;
+	size_t env_count;
+	struct buf env_text;
+	int stdin_fd; /* -1: none */
+};
+void inputs_init(struct inputs *in);
+void inputs_fini(struct inputs *in);
+/* Reads the files of the session that the command names. 0, or an error to judge as a provider call's; ERR_INVALID_REQUEST with
+ * reason env_ref or stdin_ref: the file is at fault. */
+int inputs_load(struct run *run, struct inputs *in, struct err *err);
+
+/* ---- finish.c: the terminal step ---- */
+struct finish {
+	enum record_event event; /* COMPLETED, FAILED, CANCELLED */
+	const char *reason, *error;
+	int64_t retry_after_ms;
+	const struct record_ending *ending;
+	int64_t duration_ms, survivors;
+	uint64_t dropped[2]; /* by the provider, past the limits */
+	struct session_end end;
+};
+/* Writes it (as long as it takes) and gives the hold back. NEXT_DONE, or NEXT_LEAVE when the process stops first. */
+enum next finish_run(struct run *run, const struct finish *finish);
+enum next finish_cancelled(struct run *run);                        /* nothing has started */
+enum next finish_failed(struct run *run, const struct err *why);    /* nothing has started */
+enum next finish_expired(struct run *run);                          /* queue_expires_at passed */
+void finish_hand_back(struct run *run);                             /* stop: the claim is free, the hold detached */
+
+/* ---- recover.c, sweep.c: hooks and the request stream ---- */
+/* Reads the request stream from where it stopped: garbage to the dead letters, the rest to the line. */
+int recover_stream(struct executions *e, struct err *err);
+/* Looks at every record once: an open one that nobody has is put in line. */
+int recover_lost(struct executions *e, struct err *err);
+int recover_adopt(struct executions *e, const char *id, struct err *err);
+void sweep_round(void *executions);
+void sweep_keep(void *executions);
+void sweep_expire(struct run *run); /* OWNED, its time in the queue is over */
+void cancel_task(const struct ident *ident, bool force, void *executions);
+bool recover_is_open(struct txn *txn, const char *id, void *executions);
+void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap);
+
+uint64_t output_size_now(struct output_reader *reader);
+
+/* ---- runner.c ---- */
+void runner_main(void *run);
+
+#endif

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns the end of an execution: outputs stored first, then record, event, message, claim and the session's operation in one
+ * step, then the waiters. The run's owner enters. Never tells an end that is not durable, and never gives up on one while the
+ * process may go on.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/failpoint.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "core/secret.h"
+#include "execution/execution_private.h"
+
+#define FORGET_MS 5000
+#define STORE_FIRST_MS 100
+#define STORE_MOST_MS 5000
+#define EXPIRED_RETRY_MS 1000 /* when nobody said how long capacity may take */
+
+static const char *const stream_names[2] = {"stdout", "stderr"};
+
+struct finish_step {
+	struct run *run;
+	const struct finish *finish;
+	char event_id[IDENT_ID_MAX + 1];
+	char keys[2][RECORD_OUTPUT_KEY_MAX];
+	struct spool_summary sums[2];
+	struct record_lost lost[RUN_LOST_MAX + 2];
+	struct record_change change;
+	struct record_result result;
+	struct record_artifact *artifacts;
+	const char *refs[2];
+};
+
+/* ---- outputs ---- */
+
+static bool wait_to_store(struct executions *e, int64_t ms)
+{
+	int64_t until = clock_after_ms(ms);
+	bool go;
+
+	lock_take(&e->lock);
+	while (!e->give_up && cond_wait_until(&e->changed, &e->lock, until))
+		;
+	go = !e->give_up;
+	lock_drop(&e->lock);
+	return go;
+}
+
+static int put_object(struct run *run, const char *key, const struct spool_summary *sum, struct err *err)
+{
+	struct blob_info info = {.size = sum->bytes};
+
+	if (FAILPOINT("exec.stored.before"))
+		return err_set(err, ERR_IO, "the failpoint exec.stored.before says so");
+	if (atomic_load(&run->e->dead))
+		return err_set(err, ERR_SHUTTING_DOWN, "this host has stopped");
+	memcpy(info.sha256, sum->sha256, sizeof(info.sha256));
+	return blob_put_file(run->e->config.blobs, key, sum->path, &info, err);
+}
+
+/* An object store that stays away longer than the grace costs the output, not the ending; the record says so. */
+static int store_object(struct finish_step *f, unsigned i)
+{
+	struct run *run = f->run;
+	struct spool_summary *sum = &f->sums[i];
+	int64_t ms = STORE_FIRST_MS;
+	int64_t until = clock_after_ms(run->e->config.conf->completion_grace_ms);
+	struct err err = {0};
+
+	for (;;) {
+		int rc = put_object(run, f->keys[i], sum, &err);
+
+		if (rc == 0) {
+			spool_taken(run->out, i + 1);
+			return 0;
+		}
+		log_warn("cannot store an output, trying again", KS("execution", run->id), KS("error", err.msg));
+		if (rc == ERR_SHUTTING_DOWN || !wait_to_store(run->e, ms))
+			return ERR_SHUTTING_DOWN;
+		if (clock_boot_ns() > until)
+			break;
+		ms = ms * 2 < STORE_MOST_MS ? ms * 2 : STORE_MOST_MS;
+	}
+	log_error("an output could not be stored and is lost", KS("execution", run->id), KS("stream", stream_names[i]));
+	f->lost[f->change.lost_count++] =
+		(struct record_lost){.stream = stream_names[i], .from = 0, .to = (int64_t)sum->bytes};
+	*sum = (struct spool_summary){.dropped = sum->bytes + sum->dropped, .cut_by = "storage_error"};
+	secret_sha256_hex("", 0, sum->sha256);
+	return 0;
+}
+
+static int store_outputs(struct finish_step *f)
+{
+	struct run *run = f->run;
+	int rc = 0;
+
+	memcpy(f->lost, run->lost_ranges, run->lost_count * sizeof(f->lost[0]));
+	f->change.lost_count = run->lost_count;
+	f->change.lost = f->lost;
+	for (unsigned i = 0; rc == 0 && i < 2; i++) {
+		record_output_key(run->id, i + 1, f->keys[i]);
+		spool_summary(run->out, i + 1, &f->sums[i]);
+		if (f->sums[i].bytes > LIMIT_INLINE_OBJECT)
+			rc = store_object(f, i);
+	}
+	return rc;
+}
+
+/* ---- the result ---- */
+
+static int64_t exit_code_of(const struct record_ending *ending)
+{
+	if (!ending || !ending->kind)
+		return 0;
+	if (strcmp(ending->kind, "signal") == 0)
+		return 128 + ending->signal;
+	return strcmp(ending->kind, "timeout") == 0 ? 124 : ending->exit_code;
+}
+
+static void set_artifacts(struct finish_step *f)
+{
+	const struct run_plan *plan = &f->run->plan;
+
+	if (!plan->arena || plan->artifact_count == 0)
+		return;
+	f->artifacts = arena_alloc(plan->arena, plan->artifact_count * sizeof(*f->artifacts));
+	if (!f->artifacts)
+		return;
+	for (size_t i = 0; i < plan->artifact_count; i++)
+		f->artifacts[i] = (struct record_artifact){.path = plan->artifact_paths[i],
+							   .error = "this host does not collect artifacts"};
+	f->result.artifacts = f->artifacts;
+	f->result.artifact_count = plan->artifact_count;
+}
+
+static void set_result(struct finish_step *f)
+{
+	const struct finish *in = f->finish;
+	int64_t dropped[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		dropped[i] = (int64_t)(f->sums[i].dropped + in->dropped[i]);
+		f->refs[i] = f->keys[i];
+	}
+	f->result = (struct record_result){
+		.stdout_ref = f->keys[0],
+		.stderr_ref = f->keys[1],
+		.stdout_bytes = (int64_t)f->sums[0].bytes,
+		.stderr_bytes = (int64_t)f->sums[1].bytes,
+		.stdout_sha256 = f->sums[0].sha256,
+		.stderr_sha256 = f->sums[1].sha256,
+		.stdout_truncated = dropped[0] > 0,
+		.stderr_truncated = dropped[1] > 0,
+		.stdout_dropped = dropped[0],
+		.stderr_dropped = dropped[1],
+		.truncated_reason = f->sums[0].cut_by ? f->sums[0].cut_by
+				    : f->sums[1].cut_by ? f->sums[1].cut_by
+				    : dropped[0] || dropped[1] ? "limit" : NULL,
+		.exit_code = exit_code_of(in->ending),
+		.execution_time_ms = in->duration_ms,
+	};
+	set_artifacts(f);
+	f->change.result = &f->result;
+	f->change.output_refs = f->refs;
+	f->change.output_ref_count = 2;
+}
+
+static void set_change(struct finish_step *f)
+{
+	const struct finish *in = f->finish;
+
+	f->change.attempt = f->run->facts.attempt;
+	f->change.ending = in->ending;
+	f->change.reason = in->reason;
+	f->change.error = in->error;
+	f->change.retry_after_ms = in->retry_after_ms;
+	f->change.survivors = in->survivors;
+	if (f->run->ran)
+		set_result(f);
+}
+
+/* ---- the step ---- */
+
+static int put_small_outputs(const struct finish_step *f, struct txn *txn, struct err *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && f->run->ran && i < 2; i++) {
+		const struct spool_summary *sum = &f->sums[i];
+
+		if (sum->bytes == 0 || sum->bytes > LIMIT_INLINE_OBJECT)
+			continue;
+		rc = txn_put(txn, STORE_OBJECT,
+			     &(struct store_row){
+				     .key = f->keys[i], .group = "", .doc = sum->ptr, .doc_len = (size_t)sum->bytes},
+			     err);
+	}
+	return rc;
+}
+
+static int finish_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct finish_step *f = arg;
+	struct run *run = f->run;
+	struct sessions *sessions = run->e->config.sessions;
+	struct record r;
+	bool replay;
+	int rc = steps_load(txn, run->id, &r, NULL, err);
+
+	if (rc == 0)
+		rc = steps_apply(run->e, txn, &r, f->finish->event, &f->change, f->event_id, &replay, err);
+	if (rc == 0)
+		rc = put_small_outputs(f, txn, err);
+	if (rc == 0)
+		rc = txn_delete(txn, STORE_CLAIM, run->id, err);
+	if (rc == 0)
+		rc = txn_ack_subject(txn, STREAM_REQUESTS, run->id, err);
+	if (rc)
+		return rc;
+	if (run->hold)
+		return session_end_step(sessions, txn, run->hold, &f->finish->end, err);
+	/* An operation that may still have a command is left to be reaped as what it is: unproven. */
+	return run->resume ? 0 : session_unwait_step(sessions, txn, &run->ident, run->id, err);
+}
+
+/* ---- forget ---- */
+
+/* What a call needs after the hold is gone. */
+struct forget {
+	struct target *target;
+	struct berth_session session;
+	char *text;
+	size_t len;
+};
+
+static struct berth_str copy_str(char **at, struct berth_str from)
+{
+	struct berth_str copy = {*at, from.len};
+
+	if (from.len)
+		memcpy(*at, from.ptr, from.len);
+	*at += from.len;
+	return copy;
+}
+
+static void forget_prepare(const struct run *run, bool wanted, struct forget *ret)
+{
+	const struct berth_session *s = run->hold ? &run->hold->session : NULL;
+	char *at;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!wanted || !s || !target_can(run->hold->target, BERTH_CAP_REATTACH))
+		return;
+	ret->len = s->ref.len + s->state.len + s->root.len + s->boot_id.len + 1;
+	ret->text = at = malloc(ret->len);
+	if (!at)
+		return;
+	ret->target = run->hold->target;
+	ret->session.struct_size = sizeof(ret->session);
+	ret->session.ref = copy_str(&at, s->ref);
+	ret->session.state = copy_str(&at, s->state);
+	ret->session.root = copy_str(&at, s->root);
+	ret->session.boot_id = copy_str(&at, s->boot_id);
+}
+
+/* What is left behind goes with the session; a failure only costs room there. */
+static void forget(const struct run *run, struct forget *f)
+{
+	struct err err = {0};
+	struct call *call = NULL;
+
+	if (f->target && !FAILPOINT("exec.forget.before"))
+		call = call_new(f->target, clock_after_ms(FORGET_MS), NULL);
+	if (call && call_forget(call, &f->session, run->id, &err) && err.code != ERR_NOT_FOUND)
+		log_info("the session did not forget a command", KS("execution", run->id), KS("error", err.msg));
+	call_free(call);
+	if (f->text)
+		secret_wipe(f->text, f->len);
+	free(f->text);
+}
+
+/* ---- */
+
+static void drop_hold(struct run *run, const struct session_end *end, bool done)
+{
+	struct session_hold *hold = run->hold;
+
+	if (!hold)
+		return;
+	session_hold_on_lost(hold, NULL, NULL);
+	run->hold = NULL;
+	if (done)
+		session_end_done(run->e->config.sessions, hold);
+	else
+		session_release(run->e->config.sessions, hold, end);
+}
+
+/* The record was changed by somebody else, or is not there to be changed. */
+static enum next refused(struct run *run, const struct finish *in, const struct err *err)
+{
+	if (err->code == ERR_EXECUTION_CONFLICT)
+		steps_defect(run->e, run->id, err);
+	else
+		log_error("an execution's end cannot be stored", KS("execution", run->id), KS("error", err->msg));
+	drop_hold(run, &in->end, false);
+	return NEXT_DONE;
+}
+
+static int write_end(struct finish_step *f, struct err *err)
+{
+	int64_t ms = STORE_FIRST_MS;
+
+	while (FAILPOINT("exec.terminal.before")) {
+		if (!wait_to_store(f->run->e, ms))
+			return err_set(err, ERR_SHUTTING_DOWN, "the failpoint exec.terminal.before says so");
+	}
+	return steps_update_surely(f->run->e, finish_step, f, err);
+}
+
+enum next finish_run(struct run *run, const struct finish *in)
+{
+	struct finish_step f = {.run = run, .finish = in};
+	struct forget late;
+	struct err err = {0};
+	int rc;
+
+	(void)FAILPOINT("exec.ended");
+	spool_finish(run->out);
+	if (run->ran && store_outputs(&f))
+		return NEXT_LEAVE;
+	set_change(&f);
+	steps_event_id(f.event_id);
+	rc = write_end(&f, &err);
+	if (rc == ERR_STORE || rc == ERR_IO || rc == ERR_SHUTTING_DOWN)
+		return NEXT_LEAVE;
+	if (rc)
+		return refused(run, in, &err);
+	forget_prepare(run, run->ran && !in->end.lost, &late);
+	if (!run->hold)
+		session_unwait_done(run->e->config.sessions, &run->ident);
+	drop_hold(run, &in->end, true);
+	steps_changed(run->e, run->id);
+	(void)FAILPOINT("exec.terminal.after");
+	forget(run, &late);
+	return NEXT_DONE;
+}
+
+enum next finish_cancelled(struct run *run)
+{
+	char reason[REASON_MAX + 1];
+
+	lock_take(&run->e->lock);
+	memcpy(reason, run->cancel_reason, sizeof(reason));
+	lock_drop(&run->e->lock);
+	return finish_run(run, &(struct finish){.event = EVENT_CANCELLED,
+						.reason = reason,
+						.ending = &(struct record_ending){.kind = "cancelled"},
+						.end.proven = true});
+}
+
+enum next finish_failed(struct run *run, const struct err *why)
+{
+	const char *reason = why->reason[0] ? why->reason : err_word(why->code);
+
+	return finish_run(run, &(struct finish){.event = EVENT_FAILED,
+						.reason = reason,
+						.error = why->msg,
+						.retry_after_ms = why->retry_after_ms,
+						.end.proven = true});
+}
+
+enum next finish_expired(struct run *run)
+{
+	struct finish f = {.event = EVENT_FAILED, .error = run->wait_err.msg, .end.proven = true};
+
+	if (run->wait == WAIT_CAPACITY || run->wait == WAIT_RATE) {
+		f.reason = err_word(run->wait_err.code);
+		f.retry_after_ms = run->wait_err.retry_after_ms > 0 ? run->wait_err.retry_after_ms : EXPIRED_RETRY_MS;
+	} else if (run->facts.attempt == 0) {
+		f.event = EVENT_CANCELLED;
+		f.reason = "queue_expired";
+		f.error = "it was not started before its time in the queue was over";
+	} else {
+		f.reason = err_word(ERR_SESSION_BUSY);
+		f.error = "the task's session did not become ready for it in time";
+	}
+	return finish_run(run, &f);
+}
+
+/* ---- stop ---- */
+
+static int hand_back_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct run *run = arg;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, run->id, &r, &c, err);
+
+	if (rc || record_status_terminal(r.status) || !c.runner || strcmp(c.runner, run->e->config.host_id) != 0)
+		return rc;
+	c.claim_until_ms = 0;
+	return steps_put_claim(txn, run->id, &c, err);
+}
+
+void finish_hand_back(struct run *run)
+{
+	struct err err = {0};
+
+	if (run->facts.attempt > 0 && steps_update(run->e, hand_back_step, run, &err) && err.code != ERR_SHUTTING_DOWN)
+		log_warn("a claim was not handed back", KS("execution", run->id), KS("error", err.msg));
+	if (!run->hold)
+		return;
+	session_hold_on_lost(run->hold, NULL, NULL);
+	session_detach(run->e->config.sessions, run->hold);
+	run->hold = NULL;
+}

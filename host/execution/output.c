@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns reading outputs: from the spool while the command is open in this process, else from the store. Request threads enter.
+ * Never shows a byte at an offset and another one there later.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/limits.h"
+#include "execution/execution_private.h"
+
+struct output_reader {
+	struct executions *e;
+	unsigned stream;
+	struct spool_output *live; /* NULL: stored */
+	uint64_t size;
+	char key[RECORD_OUTPUT_KEY_MAX];
+	char *small; /* the whole stored output, when it is a row */
+};
+
+void output_watch_key(const char *id, char ret_key[64])
+{
+	snprintf(ret_key, 64, "out:%s", id);
+}
+
+struct stored_size {
+	const char *id;
+	unsigned stream;
+	uint64_t size;
+	bool open;
+};
+
+static int stored_size_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct stored_size *in = arg;
+	struct record r;
+	int rc = steps_load(txn, in->id, &r, NULL, err);
+
+	in->open = rc == 0 && !record_status_terminal(r.status);
+	in->size = rc ? 0 : (uint64_t)(in->stream == 1 ? r.result.stdout_bytes : r.result.stderr_bytes);
+	return rc;
+}
+
+static struct spool_output *live_output(struct executions *e, const char *id)
+{
+	struct spool_output *out = NULL;
+	struct run *run;
+
+	lock_take(&e->lock);
+	run = queue_find_locked(e, id);
+	if (run)
+		out = spool_output_ref(run->out);
+	lock_drop(&e->lock);
+	return out;
+}
+
+static int load_small(struct output_reader *reader, struct err *err)
+{
+	size_t len = 0;
+	int rc;
+
+	if (reader->size == 0 || reader->size > LIMIT_INLINE_OBJECT)
+		return 0;
+	rc = store_get(reader->e->config.store, STORE_OBJECT, reader->key, &reader->small, &len, err);
+	if (rc == 0 && (!reader->small || len != reader->size))
+		rc = err_set(err, ERR_CORRUPT, "object %s is missing or has another size", reader->key);
+	return rc;
+}
+
+static int open_stored(struct output_reader *reader, const char *id, struct err *err)
+{
+	struct stored_size in = {.id = id, .stream = reader->stream};
+	int rc = store_view(reader->e->config.store, stored_size_step, &in, err);
+
+	if (rc)
+		return rc;
+	if (in.open) {
+		/* It came into line, or ended, between the two looks. */
+		reader->live = live_output(reader->e, id);
+		if (reader->live)
+			return 0;
+		rc = store_view(reader->e->config.store, stored_size_step, &in, err);
+		if (rc == 0 && in.open)
+			rc = err_set(err, ERR_STORE, "execution %s is open and not in this host's line yet", id);
+		if (rc)
+			return rc;
+	}
+	reader->size = in.size;
+	record_output_key(id, reader->stream, reader->key);
+	return load_small(reader, err);
+}
+
+int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err)
+{
+	struct output_reader *reader = record_id_valid(id) ? calloc(1, sizeof(*reader)) : NULL;
+	int rc = 0;
+
+	if (!reader)
+		return record_id_valid(id) ? err_set(err, ERR_NOMEM, "no memory for a reader")
+					   : err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
+	reader->e = e;
+	reader->stream = stream;
+	reader->live = live_output(e, id);
+	if (!reader->live)
+		rc = open_stored(reader, id, err);
+	if (rc)
+		output_close(reader);
+	else
+		*ret = reader;
+	return rc;
+}
+
+struct piece {
+	char *buf;
+	size_t cap, len;
+};
+
+static int copy_piece(void *arg, const void *ptr, size_t len)
+{
+	struct piece *piece = arg;
+
+	if (len > piece->cap - piece->len)
+		return ERR_INTERNAL;
+	memcpy(piece->buf + piece->len, ptr, len);
+	piece->len += len;
+	return 0;
+}
+
+static int read_stored(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
+		       struct err *err)
+{
+	struct piece piece = {.buf = buf, .cap = cap};
+	int rc = 0;
+
+	if (reader->small)
+		memcpy(buf, reader->small + offset, cap);
+	else
+		rc = blob_read(reader->e->config.blobs, reader->key, offset, cap, copy_piece, &piece, err);
+	*ret_len = reader->small ? cap : piece.len;
+	if (rc == 0 && *ret_len != cap)
+		rc = err_set(err, ERR_CORRUPT, "object %s is shorter than its record says", reader->key);
+	return rc;
+}
+
+int output_read(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len, bool *ret_end,
+		struct err *err)
+{
+	uint64_t left;
+	int rc = 0;
+
+	if (reader->live)
+		return spool_read(reader->live, reader->stream, offset, buf, cap, ret_len, ret_end, err);
+	left = offset < reader->size ? reader->size - offset : 0;
+	*ret_len = 0;
+	if (left > 0 && cap > 0)
+		rc = read_stored(reader, offset, buf, left < cap ? (size_t)left : cap, ret_len, err);
+	*ret_end = rc == 0 && offset + *ret_len >= reader->size;
+	return rc;
+}
+
+uint64_t output_size_now(struct output_reader *reader)
+{
+	bool final;
+
+	return reader->live ? spool_size(reader->live, reader->stream, &final) : reader->size;
+}
+
+int output_size(struct output_reader *reader, uint64_t *ret_size, struct err *err)
+{
+	bool final = true;
+	uint64_t size = reader->live ? spool_size(reader->live, reader->stream, &final) : reader->size;
+
+	if (!final)
+		return err_set(err, ERR_NOT_FOUND, "the output is not complete yet");
+	*ret_size = size;
+	return 0;
+}
+
+void output_close(struct output_reader *reader)
+{
+	if (!reader)
+		return;
+	spool_output_unref(reader->live);
+	free(reader->small);
+	free(reader);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns what readers see of executions: one record, previews, lists. Request threads enter; everything comes from the store.
+ * Never shows hidden fields, and never changes anything.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/limits.h"
+#include "execution/execution_private.h"
+
+#define PREVIEW_MAX ((size_t)64 * 1024)
+#define SCAN_PAGE 256
+#define SCAN_MAX 10000 /* rows looked at for one answer; the next page goes on */
+
+void execution_watch_key(const char *id, char ret_key[64])
+{
+	snprintf(ret_key, 64, "exec:%s", id);
+}
+
+static int check_id(const char *id, struct err *err)
+{
+	return record_id_valid(id) ? 0 : err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
+}
+
+struct one {
+	const char *id;
+	struct buf *buf; /* NULL: only the head */
+	size_t start;
+	struct execution_head head;
+};
+
+static int load_one(struct one *one, struct txn *txn, struct record *ret, struct err *err)
+{
+	int rc = steps_load(txn, one->id, ret, NULL, err);
+
+	if (rc == 0)
+		rc = ident_make(&one->head.ident, ret->workspace_id, ret->task_id, err);
+	if (rc == 0) {
+		one->head.revision = ret->revision;
+		one->head.terminal = record_status_terminal(ret->status);
+	}
+	return rc;
+}
+
+static int one_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct one *one = arg;
+	struct store_row row;
+	struct record r;
+	int rc = load_one(one, txn, &r, err);
+
+	if (rc || !one->buf)
+		return rc;
+	rc = txn_get(txn, STORE_COMMAND, one->id, &row, err);
+	if (rc)
+		return rc;
+	r.command.command_body = row.doc;
+	one->buf->len = one->start;
+	return record_encode_public(&r, one->buf, err);
+}
+
+int execution_head(struct executions *e, const char *id, struct execution_head *ret, struct err *err)
+{
+	struct one one = {.id = id};
+	int rc = check_id(id, err);
+
+	if (rc == 0)
+		rc = store_view(e->config.store, one_step, &one, err);
+	if (rc == 0)
+		*ret = one.head;
+	return rc;
+}
+
+/* ---- preview ---- */
+
+static int put_piece(struct output_reader *reader, const char *name, uint64_t offset, size_t len, struct buf *buf,
+		     bool *lossy, struct err *err)
+{
+	char *piece = malloc(len + 1);
+	size_t got = 0;
+	bool end;
+	int rc = piece ? 0 : err_set(err, ERR_NOMEM, "no memory for a preview");
+
+	while (rc == 0 && got < len) {
+		size_t n = 0;
+
+		rc = output_read(reader, offset + got, piece + got, len - got, &n, &end, err);
+		got += n;
+		if (n == 0)
+			break;
+	}
+	if (rc == 0) {
+		*lossy |= !ident_utf8_valid(piece, got);
+		buf_printf(buf, "\"%s\":", name);
+		json_put_string(buf, piece, got);
+	}
+	free(piece);
+	return rc;
+}
+
+/* {"head": …, "tail": …, "bytes": now, "omitted_bytes": between them, "lossy": bytes were not UTF-8} */
+static int put_stream(struct executions *e, const char *id, unsigned stream, size_t preview, struct buf *buf, struct err *err)
+{
+	struct output_reader *reader;
+	uint64_t size;
+	size_t head, tail = 0;
+	bool lossy = false;
+	int rc = output_open(e, id, stream, &reader, err);
+
+	if (rc)
+		return rc;
+	size = output_size_now(reader);
+	head = size > preview ? preview - preview / 2 : (size_t)size;
+	if (size > preview)
+		tail = preview / 2;
+	buf_printf(buf, "\"%s\":{", stream == 1 ? "stdout" : "stderr");
+	rc = put_piece(reader, "head", 0, head, buf, &lossy, err);
+	if (rc == 0 && tail) {
+		buf_puts(buf, ",");
+		rc = put_piece(reader, "tail", size - tail, tail, buf, &lossy, err);
+	}
+	buf_printf(buf, ",\"bytes\":%llu,\"omitted_bytes\":%llu,\"lossy\":%s}", (unsigned long long)size,
+		   (unsigned long long)(size - head - tail), lossy ? "true" : "false");
+	output_close(reader);
+	return rc;
+}
+
+static int put_preview(struct executions *e, const char *id, size_t preview, struct buf *buf, struct err *err)
+{
+	int rc;
+
+	if (preview > PREVIEW_MAX)
+		preview = PREVIEW_MAX;
+	buf->len--; /* the record's closing brace */
+	buf_puts(buf, ",\"preview\":{");
+	rc = put_stream(e, id, 1, preview, buf, err);
+	if (rc == 0) {
+		buf_puts(buf, ",");
+		rc = put_stream(e, id, 2, preview, buf, err);
+	}
+	buf_puts(buf, "}}");
+	return rc;
+}
+
+int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf, struct execution_head *ret_head,
+		     struct err *err)
+{
+	struct one one = {.id = id, .buf = buf, .start = buf->len};
+	int rc = check_id(id, err);
+
+	if (rc == 0)
+		rc = store_view(e->config.store, one_step, &one, err);
+	if (rc == 0 && preview > 0)
+		rc = put_preview(e, id, preview, buf, err);
+	if (rc == 0 && buf->error)
+		rc = err_set(err, buf->error, "the record of %s does not fit into an answer", id);
+	if (rc == 0 && ret_head)
+		*ret_head = one.head;
+	return rc;
+}
+
+/* ---- lists ---- */
+
+struct list {
+	const char *workspace, *task;
+	enum record_status status; /* RECORD_NONE: any */
+	size_t limit;
+	struct buf *buf;
+	size_t start, count, seen;
+	char after[IDENT_ID_MAX + 1];
+	bool more;
+	/* As the page began. */
+	char page_after[IDENT_ID_MAX + 1];
+	size_t page_count, page_seen;
+	/* One page of candidates. */
+	char ids[SCAN_PAGE][IDENT_ID_MAX + 1];
+	size_t id_count;
+};
+
+static bool list_candidate(const struct store_row *row, void *arg)
+{
+	struct list *list = arg;
+
+	snprintf(list->ids[list->id_count++], sizeof(list->ids[0]), "%s", row->key);
+	return list->id_count < SCAN_PAGE;
+}
+
+static int list_item(struct list *list, struct txn *txn, const char *id, struct err *err)
+{
+	struct record r;
+	int rc = steps_load(txn, id, &r, NULL, err);
+
+	/* One that is gone meanwhile, or cannot be read, does not hide the others. */
+	if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+		return 0;
+	if (rc || (list->status != RECORD_NONE && r.status != list->status))
+		return rc;
+	if (list->count++)
+		buf_puts(list->buf, ",");
+	return record_encode_public(&r, list->buf, err);
+}
+
+/* Items stand in time order by their ids, both in a workspace's index and in a task's group. */
+static int list_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct list *list = arg;
+	const size_t count = list->page_count, seen = list->page_seen; /* as before this page, should the step run again */
+	char group[IDENT_KEY_MAX + 2];
+	int rc;
+
+	list->id_count = 0;
+	list->buf->len = list->start;
+	snprintf(group, sizeof(group), "%s%s%s", list->workspace, list->task ? "/" : "", list->task ? list->task : "");
+	rc = txn_scan(txn, list->task ? STORE_EXECUTION : STORE_EXECUTION_INDEX, group, list->page_after, true, SCAN_PAGE,
+		      list_candidate, list, err);
+	list->count = count;
+	list->seen = seen;
+	list->more = false;
+	for (size_t i = 0; rc == 0 && i < list->id_count; i++) {
+		if (list->count == list->limit) {
+			list->more = true;
+			break;
+		}
+		rc = list_item(list, txn, list->ids[i], err);
+		list->seen++;
+		memcpy(list->after, list->ids[i], sizeof(list->after));
+	}
+	return rc;
+}
+
+static int list_pages(struct executions *e, struct list *list, struct err *err)
+{
+	int rc;
+
+	do {
+		list->start = list->buf->len;
+		list->page_count = list->count;
+		list->page_seen = list->seen;
+		memcpy(list->page_after, list->after, sizeof(list->after));
+		rc = store_view(e->config.store, list_step, list, err);
+	} while (rc == 0 && !list->more && list->id_count == SCAN_PAGE && list->seen < SCAN_MAX);
+	if (rc == 0 && list->id_count == SCAN_PAGE)
+		list->more = true; /* perhaps nothing follows; the next page says so */
+	return rc;
+}
+
+int execution_list(struct executions *e, const char *workspace, const char *task, const char *status, const char *after,
+		   size_t limit, struct buf *buf, size_t *ret_count, char **ret_next, struct err *err)
+{
+	struct list *list = calloc(1, sizeof(*list));
+	int rc = list ? 0 : err_set(err, ERR_NOMEM, "no memory for a list");
+
+	if (rc)
+		return rc;
+	list->workspace = workspace;
+	list->task = task;
+	list->buf = buf;
+	list->limit = limit == 0 ? LIMIT_PAGE_DEFAULT : limit < LIMIT_PAGE ? limit : LIMIT_PAGE;
+	list->status = status ? record_status_parse(status) : RECORD_NONE;
+	if (status && list->status == RECORD_NONE)
+		rc = err_set(err, ERR_INVALID_REQUEST, "status: is none of queued, claimed, running, completed, failed, cancelled");
+	if (rc == 0 && after && *after && !record_id_valid(after))
+		rc = err_set(err, ERR_INVALID_REQUEST, "cursor: is not one of this list");
+	if (rc == 0) {
+		snprintf(list->after, sizeof(list->after), "%s", after ? after : "");
+		rc = list_pages(e, list, err);
+	}
+	if (rc == 0) {
+		*ret_count = list->count;
+		*ret_next = list->more ? strdup(list->after) : NULL;
+		if (list->more && !*ret_next)
+			rc = err_set(err, ERR_NOMEM, "no memory for a cursor");
+	}
+	free(list);
+	return rc;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns what comes out of the store rather than from a request: the request stream (after a restart, and whatever else was put
+ * into it), and open records whose message is missing. Enters at start on the main thread, then on the GC's. Never lets one
+ * message or record that cannot be read stop the others.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/limits.h"
+#include "core/log.h"
+#include "execution/execution_private.h"
+
+#define PAGE 200
+
+/* ---- one execution ---- */
+
+struct look {
+	const char *id;
+	struct run_facts facts;
+	struct executions *e;
+	enum record_status status;
+	struct ident ident;
+};
+
+static int look_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct look *look = arg;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, look->id, &r, &c, err);
+
+	if (rc == 0)
+		rc = ident_make(&look->ident, r.workspace_id, r.task_id, err);
+	if (rc)
+		return rc;
+	look->status = r.status;
+	take_facts(look->e, &r, &c, &look->facts);
+	return 0;
+}
+
+static bool is_known(struct executions *e, const char *id)
+{
+	bool known;
+
+	lock_take(&e->lock);
+	known = queue_find_locked(e, id) != NULL;
+	lock_drop(&e->lock);
+	return known;
+}
+
+static int ack_step(struct txn *txn, void *arg, struct err *err)
+{
+	return txn_ack_subject(txn, STREAM_REQUESTS, arg, err);
+}
+
+static int put_in_line(struct executions *e, const struct look *look, struct err *err)
+{
+	struct run *run;
+	bool room;
+	int rc = queue_add(e, &look->ident, look->id, false, &room, &run, err);
+
+	if (rc)
+		return rc;
+	run->facts.lasts_ms = 0; /* its worker reads them again */
+	lock_take(&e->lock);
+	run->queue_expires_ms = look->facts.queue_expires_ms;
+	run->has_session = run->unsure = look->status == RECORD_RUNNING;
+	lock_drop(&e->lock);
+	queue_ready(run);
+	return 0;
+}
+
+int recover_adopt(struct executions *e, const char *id, struct err *err)
+{
+	struct look look = {.e = e, .id = id};
+	char subject[IDENT_ID_MAX + 1];
+	int rc;
+
+	if (is_known(e, id))
+		return 0;
+	rc = store_view(e->config.store, look_step, &look, err);
+	if (rc)
+		return rc;
+	if (!record_status_terminal(look.status))
+		return is_known(e, id) ? 0 : put_in_line(e, &look, err);
+	snprintf(subject, sizeof(subject), "%s", id);
+	return steps_update(e, ack_step, subject, err);
+}
+
+/* ---- the stream ---- */
+
+struct message {
+	uint64_t seq;
+	char id[IDENT_ID_MAX + 1];
+	const char *why; /* not NULL: it cannot be one */
+};
+
+struct page {
+	struct executions *e;
+	uint64_t after;
+	struct message messages[PAGE];
+	size_t count, limit;
+};
+
+static bool page_one(const struct stream_entry *entry, void *arg)
+{
+	struct page *page = arg;
+	struct message *m = &page->messages[page->count++];
+
+	*m = (struct message){.seq = entry->seq};
+	(void)event_parse_message(entry->doc ? entry->doc : "", entry->doc_len, m->id, &m->why);
+	return page->count < PAGE;
+}
+
+static int page_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct page *page = arg;
+
+	page->count = 0;
+	return txn_read_stream(txn, STREAM_REQUESTS, page->after, page->limit, page_one, page, err);
+}
+
+struct bury {
+	const struct message *message;
+	struct err failed;
+	bool found;
+	struct txn *txn;
+};
+
+static bool bury_one(const struct stream_entry *entry, void *arg)
+{
+	struct bury *bury = arg;
+
+	if (entry->seq == bury->message->seq) {
+		bury->found = true;
+		steps_dead_letter(bury->txn, bury->message->why, entry->subject, entry->seq, entry->doc ? entry->doc : "",
+				  entry->doc_len, &bury->failed);
+	}
+	return false;
+}
+
+static int bury_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct bury *bury = arg;
+	int rc;
+
+	bury->txn = txn;
+	bury->found = false;
+	err_clear(&bury->failed);
+	rc = txn_read_stream(txn, STREAM_REQUESTS, bury->message->seq - 1, 1, bury_one, bury, err);
+	if (rc == 0 && bury->failed.code) {
+		if (err)
+			*err = bury->failed;
+		rc = bury->failed.code;
+	}
+	return rc ? rc : txn_ack(txn, STREAM_REQUESTS, bury->message->seq, err);
+}
+
+static int bury(struct executions *e, const struct message *message, struct err *err)
+{
+	struct bury arg = {.message = message};
+	int rc = steps_update(e, bury_step, &arg, err);
+
+	if (rc == 0)
+		log_warn("a message became a dead letter", KI("seq", message->seq), KS("reason", message->why));
+	return rc;
+}
+
+static int handle(struct executions *e, struct message *message, struct err *err)
+{
+	int rc = message->why ? 0 : recover_adopt(e, message->id, err);
+
+	if (rc == ERR_NOT_FOUND)
+		message->why = "no_record";
+	else if (rc == ERR_CORRUPT)
+		message->why = "corrupt_record";
+	else if (rc)
+		return rc;
+	if (rc == ERR_CORRUPT)
+		log_error("a record cannot be read, it is left alone", KS("error", err->msg));
+	return message->why ? bury(e, message, err) : 0;
+}
+
+/* Huge messages may not fit into one step together; one that does not fit alone must not keep the host from starting. */
+static int read_page(struct page *page, struct err *err)
+{
+	struct store *store = page->e->config.store;
+	int rc = store_view(store, page_step, page, err);
+
+	if (rc == ERR_NOMEM && page->limit > 1) {
+		page->limit = 1;
+		rc = store_view(store, page_step, page, err);
+	}
+	if (rc != ERR_NOMEM)
+		return rc;
+	log_error("a message is too large to be read; those behind it wait for the look at the records",
+		  KI("after", page->after));
+	page->count = 0;
+	return 0;
+}
+
+int recover_stream(struct executions *e, struct err *err)
+{
+	struct page *page = calloc(1, sizeof(*page));
+	int rc = page ? 0 : err_set(err, ERR_NOMEM, "no memory to read the request stream");
+
+	if (rc)
+		return rc;
+	page->e = e;
+	page->limit = PAGE;
+	do {
+		page->after = e->last_seq;
+		rc = read_page(page, err);
+		for (size_t i = 0; rc == 0 && i < page->count; i++) {
+			rc = handle(e, &page->messages[i], err);
+			if (rc == 0)
+				e->last_seq = page->messages[i].seq;
+		}
+	} while (rc == 0 && page->count == page->limit);
+	free(page);
+	return rc;
+}
+
+/* ---- records without a message ---- */
+
+struct open_page {
+	char after[IDENT_ID_MAX + 1];
+	char ids[PAGE][IDENT_ID_MAX + 1];
+	size_t count, seen;
+	struct arena *arena;
+};
+
+static bool open_one(const struct store_row *row, void *arg)
+{
+	struct open_page *page = arg;
+	enum record_status status;
+
+	page->seen++;
+	snprintf(page->after, sizeof(page->after), "%s", row->key);
+	arena_reset(page->arena);
+	if (record_decode_status(page->arena, row->key, row->doc, row->doc_len, &status, NULL) == 0 &&
+	    !record_status_terminal(status))
+		snprintf(page->ids[page->count++], sizeof(page->ids[0]), "%s", row->key);
+	return true;
+}
+
+static int open_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct open_page *page = arg;
+	char after[IDENT_ID_MAX + 1];
+
+	memcpy(after, page->after, sizeof(after));
+	page->count = page->seen = 0;
+	return txn_scan(txn, STORE_EXECUTION, NULL, after, false, PAGE, open_one, page, err);
+}
+
+int recover_lost(struct executions *e, struct err *err)
+{
+	struct open_page *page = calloc(1, sizeof(*page));
+	int rc = 0;
+
+	if (page)
+		page->arena = arena_new(4 * LIMIT_ROW);
+	if (!page || !page->arena) {
+		free(page);
+		return err_set(err, ERR_NOMEM, "no memory to look at the records");
+	}
+	do {
+		rc = store_view(e->config.store, open_step, page, err);
+		for (size_t i = 0; rc == 0 && i < page->count; i++) {
+			if (!is_known(e, page->ids[i]))
+				log_warn("an open execution had no message", KS("execution", page->ids[i]));
+			rc = recover_adopt(e, page->ids[i], err);
+			if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+				rc = 0;
+		}
+	} while (rc == 0 && page->seen == PAGE);
+	arena_free(page->arena);
+	free(page);
+	return rc;
+}
+
+bool recover_is_open(struct txn *txn, const char *id, void *arg)
+{
+	enum record_status status;
+	struct store_row row;
+
+	(void)arg;
+	if (txn_get(txn, STORE_EXECUTION, id, &row, NULL) || !row.doc)
+		return false;
+	return record_decode_status(txn_arena(txn), id, row.doc, row.doc_len, &status, NULL) == 0 &&
+	       !record_status_terminal(status);
+}

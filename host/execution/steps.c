@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns how this layer's rows are read and written inside store steps, and how steps are run. Worker and request threads enter.
+ * The parts that run inside a step are pure but for their transaction; record and event are never written one without the other.
+ */
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "execution/execution_private.h"
+
+#define BACKOFF_FIRST_MS 50
+#define BACKOFF_MOST_MS 2000
+
+int steps_update(struct executions *e, store_step step, void *arg, struct err *err)
+{
+	if (atomic_load(&e->dead))
+		return err_set(err, ERR_SHUTTING_DOWN, "this host has stopped");
+	return store_update(e->config.store, step, arg, err);
+}
+
+/* False: the process stops, and the wait is over for good. */
+static bool wait_backoff(struct executions *e, int64_t ms)
+{
+	int64_t until = clock_after_ms(ms);
+	bool go_on;
+
+	lock_take(&e->lock);
+	while (!e->give_up && cond_wait_until(&e->changed, &e->lock, until))
+		;
+	go_on = !e->give_up;
+	lock_drop(&e->lock);
+	return go_on;
+}
+
+int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err)
+{
+	int64_t backoff = BACKOFF_FIRST_MS;
+	struct err local;
+	int r;
+
+	err = err ? err : &local;
+	for (;;) {
+		r = steps_update(e, step, arg, err);
+		if (r != ERR_STORE && r != ERR_IO)
+			return r;
+		log_warn("the store did not take a step, trying again", KS("error", err->msg), KI("after_ms", backoff));
+		if (!wait_backoff(e, backoff))
+			return r;
+		backoff = backoff * 2 < BACKOFF_MOST_MS ? backoff * 2 : BACKOFF_MOST_MS;
+	}
+}
+
+int steps_load(struct txn *txn, const char *id, struct record *ret_record, struct claim *ret_claim, struct err *err)
+{
+	struct store_row row;
+	int r = txn_get(txn, STORE_EXECUTION, id, &row, err);
+
+	if (r)
+		return r;
+	if (!row.doc)
+		return err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
+	r = record_decode(txn_arena(txn), id, row.doc, row.doc_len, ret_record, err);
+	if (r || !ret_claim)
+		return r;
+	r = txn_get(txn, STORE_CLAIM, id, &row, err);
+	return r ? r : claim_decode(txn_arena(txn), id, row.doc, row.doc_len, ret_claim, err);
+}
+
+/* When the sweep must look at the record. */
+static int64_t due_of(const struct executions *e, const struct record *r)
+{
+	if (record_status_terminal(r->status))
+		return r->completed_ms + e->config.conf->exec_retention_ms;
+	return r->status == RECORD_RUNNING ? 0 : r->queue_expires_ms;
+}
+
+static int put_record(struct executions *e, struct txn *txn, const struct record *r, struct err *err)
+{
+	char group[IDENT_KEY_MAX + 1];
+	struct ident ident;
+	struct buf buf;
+	int rc;
+
+	buf_init(&buf, LIMIT_ROW);
+	rc = ident_make(&ident, r->workspace_id, r->task_id, err);
+	if (rc == 0)
+		rc = record_encode(r, &buf, err);
+	if (rc == 0) {
+		ident_key(&ident, group);
+		rc = txn_put(txn, STORE_EXECUTION,
+			     &(struct store_row){.key = r->id,
+						 .group = group,
+						 .due_ms = due_of(e, r),
+						 .doc = buf.ptr,
+						 .doc_len = buf.len},
+			     err);
+	}
+	buf_fini(&buf);
+	return rc;
+}
+
+static int put_event(struct txn *txn, const struct record *r, enum record_event event, const char *event_id,
+		     struct err *err)
+{
+	struct buf buf;
+	int rc;
+
+	buf_init(&buf, LIMIT_ROW);
+	rc = event_render(r, event, event_id, txn_now(txn), &buf);
+	if (rc == 0)
+		rc = txn_append(txn, STREAM_EVENTS, r->id, buf.ptr, buf.len, err);
+	else
+		err_set(err, rc, "the event of %s does not fit", r->id);
+	if (rc == 0 && event == EVENT_REQUESTED)
+		rc = txn_append(txn, STREAM_REQUESTS, r->id, buf.ptr, buf.len, err);
+	buf_fini(&buf);
+	return rc;
+}
+
+int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
+		const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err)
+{
+	int rc = transition_apply(r, event, change, txn_now(txn), ret_replay, err);
+
+	if (rc || *ret_replay)
+		return rc;
+	if (event == EVENT_REQUESTED)
+		r->queue_expires_ms = r->created_ms + e->config.conf->exec_queue_ms;
+	rc = put_record(e, txn, r, err);
+	return rc ? rc : put_event(txn, r, event, event_id, err);
+}
+
+int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, struct err *err)
+{
+	struct buf buf;
+	int rc;
+
+	buf_init(&buf, LIMIT_ROW);
+	rc = claim_encode(c, &buf);
+	if (rc == 0)
+		rc = txn_put(txn, STORE_CLAIM,
+			     &(struct store_row){.key = id,
+						 .group = "",
+						 .due_ms = c->claim_until_ms,
+						 .doc = buf.ptr,
+						 .doc_len = buf.len},
+			     err);
+	else
+		err_set(err, rc, "the claim of %s does not fit", id);
+	buf_fini(&buf);
+	return rc;
+}
+
+int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uint64_t seq, const char *doc, size_t len,
+		      struct err *err)
+{
+	struct buf buf;
+	int rc;
+
+	buf_init(&buf, LIMIT_ROW);
+	rc = event_render_dead(why, subject, seq, doc, len, &buf);
+	if (rc == 0)
+		rc = txn_append(txn, STREAM_DEAD, subject, buf.ptr, buf.len, err);
+	else
+		err_set(err, rc, "a dead letter does not fit");
+	buf_fini(&buf);
+	return rc;
+}
+
+void steps_event_id(char ret_id[IDENT_ID_MAX + 1])
+{
+	ident_random(ret_id, "evt_", 24);
+}
+
+void steps_changed(struct executions *e, const char *id)
+{
+	char key[64];
+
+	execution_watch_key(id, key);
+	watch_notify(e->config.watch, key);
+}
+
+void steps_defect(struct executions *e, const char *id, const struct err *err)
+{
+	log_error("illegal transition", KS("execution", id), KS("error", err->msg));
+	lock_take(&e->lock);
+	e->defects++;
+	lock_drop(&e->lock);
+}
+
+int64_t steps_now(struct executions *e)
+{
+	int64_t now;
+
+	return store_now(e->config.store, &now, NULL) == 0 ? now : clock_wall_ms();
+}
