@@ -80,8 +80,7 @@ int sup_op_open_attempt(struct sup_op *op, uint32_t attempt)
 
 int sup_op_drop_attempt(struct sup_op *op, const char *attempt)
 {
-	static const char *const names[] = {"spec", "script", "env",	"stdin",      "stdout",
-					    "stderr", "wake",	"status", "status.tmp"};
+	static const char *const names[] = {"spec", "script", "env", "stdin", "stdout", "stderr", "wake", "status"};
 	int fd = openat(op->id_fd, attempt, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	int rc = 0;
 

@@ -90,7 +90,7 @@ int32_t sup_env_build(struct sup_op *op, const struct berth_command *command, ch
 {
 	struct env env = {{op->sup->env, command->env}, {op->sup->env_count, command->env_count}};
 	char *bytes, *at;
-	size_t size;
+	size_t size = 0;
 	int32_t rc = check(op, &env, &size);
 
 	if (rc)

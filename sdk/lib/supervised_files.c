@@ -78,27 +78,19 @@ int sup_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
-int sup_replace_file(int dir, const char *name, const void *data, size_t len, int sync, int *ret_fd)
+int sup_replace_file(int dir, const char *temporary, const char *name, const void *data, size_t len, int sync)
 {
-	char temporary[64];
-	int fd, rc;
+	int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int rc;
 
-	snprintf(temporary, sizeof(temporary), "%s.tmp", name);
-	fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return -errno;
 	rc = sup_write_all(fd, data, len);
 	if (rc == 0 && sync && fsync(fd) < 0)
 		rc = -errno;
+	close(fd);
 	if (rc == 0 && renameat(dir, temporary, dir, name) < 0)
 		rc = -errno;
-	if (rc == 0 && ret_fd) {
-		*ret_fd = fd;
-		return 0;
-	}
-	close(fd);
-	if (rc < 0)
-		unlinkat(dir, temporary, 0);
 	return rc;
 }
 
@@ -192,7 +184,8 @@ int sup_escape(const char *src, size_t len, char *buf, size_t cap)
 
 int sup_lock(int id_dir)
 {
-	int fd = openat(id_dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	/* An open of its own: a lock belongs to the open file, and id_dir may be shared. */
+	int fd = openat(id_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
 		return -errno;
@@ -207,15 +200,11 @@ int sup_lock(int id_dir)
 	return fd;
 }
 
-int sup_started_read(int id_dir, struct sup_started *ret_started)
+static int started_parse(const char *text, struct sup_started *ret_started)
 {
 	struct sup_started started = {0};
-	char text[SUP_SMALL_MAX];
 	int64_t attempt, pid, start, number;
-	int rc = sup_read_file(id_dir, "started", text, sizeof(text));
 
-	if (rc < 0)
-		return rc;
 	if (sup_number(text, "attempt", &attempt) < 0 || sup_number(text, "pid", &pid) < 0 ||
 	    sup_number(text, "start", &start) < 0 || sup_value(text, "boot", started.boot, sizeof(started.boot)) < 0)
 		return -EBADMSG;
@@ -230,6 +219,24 @@ int sup_started_read(int id_dir, struct sup_started *ret_started)
 	}
 	*ret_started = started;
 	return 0;
+}
+
+int sup_started_read(int id_dir, struct sup_started *ret_started)
+{
+	int fd = openat(id_dir, "started", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	char *text;
+	int rc;
+
+	/* Before the memory: most looks find nothing. */
+	if (fd < 0)
+		return -errno;
+	text = malloc(SUP_SPEC_MAX);
+	rc = text ? read_fd(fd, text, SUP_SPEC_MAX) : -ENOMEM;
+	if (rc >= 0)
+		rc = started_parse(text, ret_started);
+	free(text);
+	close(fd);
+	return rc;
 }
 
 int sup_poison_read(int id_dir, uint32_t *ret_attempt)
@@ -265,7 +272,7 @@ static int poison_locked(int id_dir, uint32_t attempt, struct sup_started *ret_s
 	if (rc < 0 || present >= attempt)
 		return rc;
 	len = snprintf(text, sizeof(text), "attempt=%" PRIu32 "\n", attempt);
-	return sup_replace_file(id_dir, "poison", text, (size_t)len, 0, NULL);
+	return sup_replace_file(id_dir, "poison.tmp", "poison", text, (size_t)len, 0);
 }
 
 int sup_poison(int id_dir, uint32_t attempt, struct sup_started *ret_started)
@@ -341,7 +348,7 @@ int sup_status_read(int attempt_dir, struct sup_status *ret_status)
 	return rc;
 }
 
-int sup_status_write(int attempt_dir, const struct sup_status *status)
+int sup_status_write(int attempt_dir, const struct sup_status *status, int sync)
 {
 	char text[SUP_SMALL_MAX];
 	const char *word = "unknown";
@@ -357,7 +364,9 @@ int sup_status_write(int attempt_dir, const struct sup_status *status)
 		       word, status->exit_code, status->signal, status->survivors, quiescents[status->quiescent],
 		       status->duration_ms, status->kept[0], status->kept[1], status->dropped[0], status->dropped[1],
 		       status->reason);
-	return sup_replace_file(attempt_dir, "status", text, (size_t)len, 1, NULL);
+	/* The environment was read before the start. Its file becomes the status: to make another costs more than all
+	 * else here, and so no secret stays behind. */
+	return sup_replace_file(attempt_dir, "env", "status", text, (size_t)len, sync);
 }
 
 int sup_boot_id(char *buf, size_t cap)

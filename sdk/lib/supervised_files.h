@@ -25,8 +25,8 @@
 /* A status that says nothing ran; its reason says why. Beyond the BERTH_ENDING_ kinds. */
 #define SUP_KIND_REFUSED UINT32_C(100)
 
-#define SUP_SMALL_MAX 1024u   /* started, poison and status files */
-#define SUP_SPEC_MAX 65536u
+#define SUP_SMALL_MAX 1024u  /* poison and status files, facts of a start */
+#define SUP_SPEC_MAX 32768u  /* spec and started files: three escaped paths and some numbers */
 #define SUP_BOOT_MAX 40u
 #define SUP_REASON_MAX 32u
 
@@ -61,8 +61,8 @@ struct sup_proc {
 /* Reads a whole small file, NUL-terminates it and returns its length; -EFBIG when it does not fit. */
 int sup_read_file(int dir, const char *name, char *buf, size_t cap);
 int sup_write_all(int fd, const void *data, size_t len);
-/* Replaces name in one step. ret_fd (may be NULL) keeps the file open for writing. */
-int sup_replace_file(int dir, const char *name, const void *data, size_t len, int sync, int *ret_fd);
+/* Replaces name in one step by a file made as `temporary` in the same directory, or by what is there under that name. */
+int sup_replace_file(int dir, const char *temporary, const char *name, const void *data, size_t len, int sync);
 
 /* One key=value a line. -ENOENT when the key is absent; values may be %XX-escaped. */
 int sup_value(const char *text, const char *key, char *buf, size_t cap);
@@ -70,7 +70,7 @@ int sup_number(const char *text, const char *key, int64_t *ret_value);
 /* Escapes control bytes and '%'; returns the length, or -ENAMETOOLONG. */
 int sup_escape(const char *src, size_t len, char *buf, size_t cap);
 
-/* Takes <id>/lock; returns its descriptor. */
+/* Locks <id> itself; closing the returned descriptor unlocks it, unless another process inherited it. */
 int sup_lock(int id_dir);
 int sup_started_read(int id_dir, struct sup_started *ret_started);
 int sup_poison_read(int id_dir, uint32_t *ret_attempt); /* 0 = none */
@@ -78,7 +78,7 @@ int sup_poison_read(int id_dir, uint32_t *ret_attempt); /* 0 = none */
 int sup_poison(int id_dir, uint32_t attempt, struct sup_started *ret_started);
 
 int sup_status_read(int attempt_dir, struct sup_status *ret_status);
-int sup_status_write(int attempt_dir, const struct sup_status *status);
+int sup_status_write(int attempt_dir, const struct sup_status *status, int sync);
 
 int sup_boot_id(char *buf, size_t cap);
 int sup_proc_read(int32_t pid, struct sup_proc *ret_proc);

@@ -50,12 +50,14 @@ static int counter_open(const char *dir, const char *name, const char *key, uint
 	return fd;
 }
 
-static void open_in(struct counters *c, const char *dir)
+static void open_memory(struct counters *c, const char *dir, const char *name)
 {
 	if (c->memory < 0)
-		c->memory = counter_open(dir, "memory.events", "oom_kill", &c->oom_kills);
-	if (c->memory < 0)
-		c->memory = counter_open(dir, "memory.oom_control", "oom_kill", &c->oom_kills);
+		c->memory = counter_open(dir, name, "oom_kill", &c->oom_kills);
+}
+
+static void open_pids(struct counters *c, const char *dir)
+{
 	if (c->pids < 0)
 		c->pids = counter_open(dir, "pids.events", "max", &c->pids_max);
 }
@@ -70,6 +72,18 @@ static bool has_controller(const char *list, const char *name)
 	return false;
 }
 
+static void open_in(struct counters *c, const char *controllers, const char *dir)
+{
+	if (*controllers == '\0') {
+		open_memory(c, dir, "memory.events");
+		open_pids(c, dir);
+	} else if (has_controller(controllers, "memory")) {
+		open_memory(c, dir, "memory.oom_control");
+	} else {
+		open_pids(c, dir);
+	}
+}
+
 /* One line of /proc/self/cgroup: number:controllers:path. In a container the path may be the host's while the mount
  * shows the container's own group at its top, so both places are tried. */
 static void open_line(struct counters *c, char *line)
@@ -77,23 +91,21 @@ static void open_line(struct counters *c, char *line)
 	char dir[PATH_MAX];
 	char *controllers = strchr(line, ':');
 	char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-	const char *mount;
+	const char *mount = MOUNT;
 
 	if (!path)
 		return;
 	*path++ = '\0';
 	controllers++;
-	if (*controllers == '\0')
-		mount = MOUNT;
-	else if (has_controller(controllers, "memory"))
+	if (has_controller(controllers, "memory"))
 		mount = MOUNT "/memory";
 	else if (has_controller(controllers, "pids"))
 		mount = MOUNT "/pids";
-	else
+	else if (*controllers)
 		return;
-	if ((size_t)snprintf(dir, sizeof(dir), "%s%s", mount, path) < sizeof(dir))
-		open_in(c, dir);
-	open_in(c, mount);
+	if (path[1] && (size_t)snprintf(dir, sizeof(dir), "%s%s", mount, path) < sizeof(dir))
+		open_in(c, controllers, dir);
+	open_in(c, controllers, mount);
 }
 
 void cgroup_open(struct counters *c, const char *dir)
@@ -102,8 +114,10 @@ void cgroup_open(struct counters *c, const char *dir)
 	char *line = text;
 
 	c->memory = c->pids = -1;
-	if (*dir)
-		open_in(c, dir);
+	if (*dir) {
+		open_in(c, "", dir);
+		open_memory(c, dir, "memory.oom_control");
+	}
 	if (*dir || sup_read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) < 0)
 		return;
 	while (*line) {

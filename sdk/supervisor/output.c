@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,6 +82,13 @@ void output_close(struct stream *out)
 	if (out->pipe >= 0)
 		close(out->pipe);
 	out->pipe = -1;
+}
+
+bool output_followed(const struct sup *s)
+{
+	struct pollfd poller = {.fd = s->wake, .events = POLLOUT};
+
+	return poll(&poller, 1, 0) >= 0 && !(poller.revents & POLLERR);
 }
 
 void output_wake(struct sup *s)

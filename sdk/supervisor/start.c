@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Decides, under <id>/lock, whether this attempt may start, and turns the process into a supervisor that nobody waits
- * for: the launching process forks, the child gets its own session and writes `started` before the lock is released.
+ * Decides, under the lock of <id>, whether this attempt may start, and turns the process into a supervisor that nobody
+ * waits for: the launching process ends at once, its child gets its own session and sets the mark that it started before
+ * the lock is released.
  * Must never start anything unless `started` is in place.
  */
 #include "sup.h"
@@ -9,13 +10,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void close_inherited(void)
@@ -33,16 +37,18 @@ static void close_inherited(void)
 /* Nothing of the caller may reach the command: descriptors, ignored signals, mask, umask, working directory. */
 static int shed(void)
 {
-	struct sigaction action = {.sa_handler = SIG_DFL};
+	/* The kernel's struct in zeros: the default action. libc's sigaction would leave out its own two signals, which
+	 * posix_spawn hands on as ignored. */
+	static const char by_default[64];
+	struct sigaction ignore = {.sa_handler = SIG_IGN};
 	sigset_t all;
 	int fd;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
-	for (int sig = 1; sig < NSIG; sig++)
-		sigaction(sig, &action, NULL);
-	action.sa_handler = SIG_IGN;
-	sigaction(SIGPIPE, &action, NULL);
+	for (int sig = 1; sig <= 64; sig++)
+		syscall(SYS_rt_sigaction, sig, by_default, NULL, (size_t)8);
+	sigaction(SIGPIPE, &ignore, NULL);
 	umask(022);
 	close_inherited();
 	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -66,6 +72,20 @@ static int open_dirs(struct sup *s)
 	return s->attempt_fd < 0 ? -errno : 0;
 }
 
+/* Opened before the fork, so that its hang-up tells a reader of our death from the first moment. The detour over a
+ * descriptor for both directions is for the case that nobody reads yet; we must not stay a reader ourselves, or could
+ * not see that there is none. */
+static int open_wake(struct sup *s)
+{
+	int both = openat(s->attempt_fd, "wake", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+
+	if (both >= 0)
+		s->wake = openat(s->attempt_fd, "wake", O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	if (both >= 0)
+		close(both);
+	return s->wake < 0 ? SUP_EXIT_SPEC : 0;
+}
+
 /* The lock is held. 0 = go on, else an exit code. */
 static int decide(struct sup *s)
 {
@@ -82,25 +102,27 @@ static int decide(struct sup *s)
 		return SUP_EXIT_POISONED;
 	if (spec_load(&s->spec, s->attempt_fd) < 0 || faccessat(s->attempt_fd, "script", R_OK, 0) < 0)
 		return SUP_EXIT_SPEC;
-	/* Opened here, so that its hang-up tells a reader of our death from the first moment; for reading too, because
-	 * that needs no reader on the other side. */
-	s->wake = openat(s->attempt_fd, "wake", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-	if (s->wake < 0)
-		return SUP_EXIT_SPEC;
-	return 0;
+	return open_wake(s);
 }
 
+/* The mark is the spec file itself, with the facts of the start added, moved into place: one step, and no new file. */
 static int write_started(struct sup *s)
 {
 	char text[SUP_SMALL_MAX], boot[SUP_BOOT_MAX];
 	struct sup_proc self;
-	int len;
+	int len, rc;
 
 	if (sup_boot_id(boot, sizeof(boot)) < 0 || sup_proc_read(getpid(), &self) < 0)
 		return -EIO;
+	s->started_fd = openat(s->attempt_fd, "spec", O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+	if (s->started_fd < 0)
+		return -errno;
 	len = snprintf(text, sizeof(text), "attempt=%" PRIu32 "\npid=%d\nstart=%" PRIu64 "\nboot=%s\n", s->attempt,
 		       (int)getpid(), self.start, boot);
-	return sup_replace_file(s->id_fd, "started", text, (size_t)len, 0, &s->started_fd);
+	rc = sup_write_all(s->started_fd, text, (size_t)len);
+	if (rc == 0 && renameat(s->attempt_fd, "spec", s->id_fd, "started") < 0)
+		rc = -errno;
+	return rc;
 }
 
 static int open_events(struct sup *s)
@@ -115,15 +137,24 @@ static int open_events(struct sup *s)
 	return s->events < 0 ? -errno : 0;
 }
 
-static int supervise(struct sup *s, int lock)
+struct supervisor {
+	struct sup sup;
+	int lock;
+};
+
+static int supervise(void *ctx)
 {
+	struct supervisor *self = ctx;
+	struct sup *s = &self->sup;
 	struct refusal refusal;
 
 	setsid();
 	s->subreaper = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 	if (open_events(s) < 0 || write_started(s) < 0)
-		return SUP_EXIT_STORAGE;
-	close(lock);
+		_exit(SUP_EXIT_STORAGE);
+	/* Explicitly: the launcher may still hold the descriptor. */
+	flock(self->lock, LOCK_UN);
+	close(self->lock);
 	close(s->id_fd);
 	for (int i = 0; i < 2; i++)
 		s->out[i] = (struct stream){
@@ -133,33 +164,35 @@ static int supervise(struct sup *s, int lock)
 		loop_refused(s, &refusal);
 	else
 		loop_run(s);
-	return 0;
+	_exit(0);
+}
+
+/* Becomes a process of its own without copying the memory: the launcher does nothing with it any more but exit. */
+static int detach(struct supervisor *self)
+{
+	static char stack[256 * 1024] __attribute__((aligned(16)));
+
+	return clone(supervise, stack + sizeof(stack), CLONE_VM | SIGCHLD, self) < 0 ? SUP_EXIT_RESOURCES
+										     : SUP_EXIT_STARTED;
 }
 
 int start_run(const char *dir, uint32_t attempt)
 {
-	static struct sup s = {.id_fd = -1, .attempt_fd = -1, .started_fd = -1, .wake = -1, .events = -1};
-	int lock, rc;
+	static struct supervisor self = {
+		.sup = {.id_fd = -1, .attempt_fd = -1, .started_fd = -1, .wake = -1, .events = -1}};
+	struct sup *s = &self.sup;
+	int rc;
 
-	s.dir = dir;
-	s.attempt = attempt;
+	s->dir = dir;
+	s->attempt = attempt;
 	if (shed() < 0)
 		return SUP_EXIT_RESOURCES;
-	if (open_dirs(&s) < 0)
+	if (open_dirs(s) < 0)
 		return SUP_EXIT_STORAGE;
-	lock = sup_lock(s.id_fd);
-	if (lock < 0)
+	/* The lock belongs to the open file, which the supervisor inherits. */
+	self.lock = sup_lock(s->id_fd);
+	if (self.lock < 0)
 		return SUP_EXIT_STORAGE;
-	rc = decide(&s);
-	if (rc)
-		return rc;
-	/* The lock belongs to the open file, which both sides hold: it is free once the child closed it. */
-	switch (fork()) {
-	case -1:
-		return SUP_EXIT_RESOURCES;
-	case 0:
-		_exit(supervise(&s, lock));
-	default:
-		return SUP_EXIT_STARTED;
-	}
+	rc = decide(s);
+	_exit(rc ? rc : detach(&self));
 }

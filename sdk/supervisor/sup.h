@@ -89,6 +89,8 @@ bool output_read(struct sup *s, struct stream *out);
 void output_drain(struct sup *s);
 void output_close(struct stream *out);
 void output_wake(struct sup *s);
+/* Whether somebody reads the FIFO now. */
+bool output_followed(const struct sup *s);
 
 /* events.c */
 /* Waits for output, signals or until_ns (INT64_MAX = none), then takes in what came. */

@@ -379,7 +379,7 @@ static void forget_keeps_the_mark(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(berth_sup_forget(&fake_host, &call, &fx->sup, &id), BERTH_OK);
 	snprintf(path, sizeof(path), "%s/forget", fx->run);
-	assert_int_equal(count_entries(path), 4); /* ., .., lock, started */
+	assert_int_equal(count_entries(path), 3); /* ., .., started */
 	for (uint32_t attempt = 1; attempt < 3; attempt++) {
 		command.attempt = attempt;
 		assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command), BERTH_CONFLICT);
