@@ -30,8 +30,8 @@ static int parse_address(const char *text, bool *ret_loopback)
 	}
 	if (inet_pton(AF_INET6, text, &v6) != 1)
 		return ERR_INVALID_REQUEST;
-	*ret_loopback = IN6_IS_ADDR_LOOPBACK(&v6) ||
-			(!memcmp(v6.s6_addr, mapped, sizeof(mapped)) && v6.s6_addr[12] == 127);
+	*ret_loopback =
+	    IN6_IS_ADDR_LOOPBACK(&v6) || (!memcmp(v6.s6_addr, mapped, sizeof(mapped)) && v6.s6_addr[12] == 127);
 	return 0;
 }
 
@@ -40,15 +40,17 @@ static int check_listen(const struct conf *conf, bool dev, struct err *err)
 	bool loopback;
 
 	if (parse_address(conf->listen, &loopback))
-		return err_set(err, ERR_CONFIG, "%s: http.listen: expected an IPv4 or IPv6 address, got \"%.60s\"", conf->file,
-			       conf->listen);
+		return err_set(err, ERR_CONFIG, "%s: http.listen: expected an IPv4 or IPv6 address, got \"%.60s\"",
+			       conf->file, conf->listen);
 	if (!loopback && dev)
-		return err_set(err, ERR_CONFIG, "%s: http.listen: --dev takes only a loopback address, got %s", conf->file,
-			       conf->listen);
+		return err_set(err, ERR_CONFIG, "%s: http.listen: --dev takes only a loopback address, got %s",
+			       conf->file, conf->listen);
 	if (!loopback && !conf->behind_proxy)
 		return err_set(err, ERR_CONFIG,
-			       "%s: http.listen: %s is not a loopback address and this version has no TLS; set http.behind_proxy = true "
-			       "when a proxy in front ends TLS", conf->file, conf->listen);
+			       "%s: http.listen: %s is not a loopback address and this version has no TLS; set "
+			       "http.behind_proxy = true "
+			       "when a proxy in front ends TLS",
+			       conf->file, conf->listen);
 	return 0;
 }
 
@@ -59,10 +61,13 @@ static int check_paths(const struct conf *conf, struct err *err)
 		const char *path;
 		bool needed;
 	} paths[] = {
-		{"state_dir", conf->state_dir, true},         {"plugin_dir", conf->plugin_dir, true},
-		{"helper_dir", conf->helper_dir, true},       {"store.path", conf->store_path, false},
-		{"objects.path", conf->blob_path, false},     {"store.state_key", conf->state_key, false},
-		{"store.state_key_old", conf->state_key_old, false},
+	    {"state_dir", conf->state_dir, true},
+	    {"plugin_dir", conf->plugin_dir, true},
+	    {"helper_dir", conf->helper_dir, true},
+	    {"store.path", conf->store_path, false},
+	    {"objects.path", conf->blob_path, false},
+	    {"store.state_key", conf->state_key, false},
+	    {"store.state_key_old", conf->state_key_old, false},
 	};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
@@ -79,14 +84,15 @@ static int check_times(const struct conf *conf, struct err *err)
 	clock_format_duration(conf->exec_timeout_ms, timeout);
 	clock_format_duration(conf->exec_timeout_max_ms, age);
 	if (conf->exec_timeout_ms > conf->exec_timeout_max_ms)
-		return err_set(err, ERR_CONFIG, "%s: execution.timeout: %s is above execution.timeout_max, %s", conf->file,
-			       timeout, age);
+		return err_set(err, ERR_CONFIG, "%s: execution.timeout: %s is above execution.timeout_max, %s",
+			       conf->file, timeout, age);
 	clock_format_duration(conf->session_max_age_ms, age);
 	clock_format_duration(conf->exec_timeout_max_ms, timeout);
 	clock_format_duration(conf->completion_grace_ms, grace);
 	if (conf->session_max_age_ms <= conf->exec_timeout_max_ms + conf->completion_grace_ms)
 		return err_set(err, ERR_CONFIG,
-			       "%s: session.max_age: %s does not exceed execution.timeout_max + execution.completion_grace, %s + %s",
+			       "%s: session.max_age: %s does not exceed execution.timeout_max + "
+			       "execution.completion_grace, %s + %s",
 			       conf->file, age, timeout, grace);
 	return 0;
 }
@@ -94,45 +100,53 @@ static int check_times(const struct conf *conf, struct err *err)
 static int check_kinds(const struct conf *conf, struct err *err)
 {
 	if (strcmp(conf->store_type, "sqlite"))
-		return err_set(err, ERR_CONFIG, "%s: store.type: this version keeps its state in SQLite only, got \"%s\"",
-			       conf->file, conf->store_type);
-	if (strcmp(conf->blob_type, "dir"))
-		return err_set(err, ERR_CONFIG, "%s: objects.type: this version keeps objects in a folder only, got \"%s\"",
-			       conf->file, conf->blob_type);
-	if (!ident_part_valid(conf->deployment, strlen(conf->deployment)))
 		return err_set(err, ERR_CONFIG,
-			       "%s: deployment: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
-			       conf->file, conf->deployment);
+			       "%s: store.type: this version keeps its state in SQLite only, got \"%s\"", conf->file,
+			       conf->store_type);
+	if (strcmp(conf->blob_type, "dir"))
+		return err_set(err, ERR_CONFIG,
+			       "%s: objects.type: this version keeps objects in a folder only, got \"%s\"", conf->file,
+			       conf->blob_type);
+	if (!ident_part_valid(conf->deployment, strlen(conf->deployment)))
+		return err_set(
+		    err, ERR_CONFIG,
+		    "%s: deployment: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
+		    conf->file, conf->deployment);
 	return 0;
 }
 
 static int check_target(const struct conf_target *target, struct err *err)
 {
 	if (!is_plain_word(target->provider, 63))
-		return err_set(err, ERR_CONFIG, "%s: provider: expected lower-case letters, digits and '-', got \"%.60s\"",
-			       target->file, target->provider);
-	if (!ident_part_valid(target->name, strlen(target->name)))
 		return err_set(err, ERR_CONFIG,
-			       "%s: name: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
-			       target->file, target->name);
+			       "%s: provider: expected lower-case letters, digits and '-', got \"%.60s\"", target->file,
+			       target->provider);
+	if (!ident_part_valid(target->name, strlen(target->name)))
+		return err_set(
+		    err, ERR_CONFIG,
+		    "%s: name: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
+		    target->file, target->name);
 	if (*target->region && !is_plain_word(target->region, 63))
-		return err_set(err, ERR_CONFIG, "%s: region: expected lower-case letters, digits and '-', got \"%.60s\"",
-			       target->file, target->region);
+		return err_set(err, ERR_CONFIG,
+			       "%s: region: expected lower-case letters, digits and '-', got \"%.60s\"", target->file,
+			       target->region);
 	if (target->max_sessions && target->warm > target->max_sessions)
 		return err_set(err, ERR_CONFIG, "%s: warm: %lld is above max_sessions, %lld", target->file,
 			       (long long)target->warm, (long long)target->max_sessions);
 	return 0;
 }
 
-static int check_pair(const struct conf *conf, const struct conf_target *one, const struct conf_target *two, struct err *err)
+static int check_pair(const struct conf *conf, const struct conf_target *one, const struct conf_target *two,
+		      struct err *err)
 {
 	if (!strcmp(one->name, two->name))
-		return err_set(err, ERR_CONFIG, "%s: name: \"%s\" is also the name of the target in %s", two->file, two->name,
-			       one->file);
+		return err_set(err, ERR_CONFIG, "%s: name: \"%s\" is also the name of the target in %s", two->file,
+			       two->name, one->file);
 	if (!conf->placement_pin && !strcmp(one->region, two->region))
-		return err_set(err, ERR_CONFIG,
-			       "%s: region: \"%s\" is also the region of \"%s\" in %s; set placement.pin = true to allow it",
-			       two->file, two->region, one->name, one->file);
+		return err_set(
+		    err, ERR_CONFIG,
+		    "%s: region: \"%s\" is also the region of \"%s\" in %s; set placement.pin = true to allow it",
+		    two->file, two->region, one->name, one->file);
 	return 0;
 }
 
@@ -141,8 +155,8 @@ static int check_placement(const struct conf *conf, struct err *err)
 	int rc = 0;
 
 	if (!conf->target_count)
-		return err_set(err, ERR_CONFIG, "%s: no target is configured: providers.d beside it holds no *.conf file",
-			       conf->file);
+		return err_set(err, ERR_CONFIG,
+			       "%s: no target is configured: providers.d beside it holds no *.conf file", conf->file);
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
 		rc = check_target(&conf->targets[i], err);
 		for (size_t j = 0; !rc && j < i; j++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loading the configuration: defaults, the main file, the files of providers.d beside it in the order of their names, the
- * environment, then the checks. Main thread at start; the result is constant.
+ * Loading the configuration: defaults, the main file, the files of providers.d beside it in the order of their names,
+ * the environment, then the checks. Main thread at start; the result is constant.
  */
 #include "conf/conf.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The configuration: etc/berth.conf, its providers.d folder, environment names of the reference, defaults. Read once at start
- * on the main thread; constant afterwards. Every error names file, line and key.
+ * The configuration: etc/berth.conf, its providers.d folder, environment names of the reference, defaults. Read once at
+ * start on the main thread; constant afterwards. Every error names file, line and key. Targets may also stand in a list
+ * `targets` of the main file, before those of providers.d; the dump writes them so.
  */
 #ifndef CONF_CONF_H
 #define CONF_CONF_H

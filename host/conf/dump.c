@@ -73,8 +73,8 @@ static void dump_text(const char *text, struct buf *buf)
 	free(copy);
 }
 
-/* The plugin's table tells what is secret, and it is not known here: what looks like one by its key and is no source may be
- * one that an operator wrote down by mistake. */
+/* The plugin's table tells what is secret, and it is not known here: what looks like one by its key and is no source
+ * may be one that an operator wrote down by mistake. */
 static bool may_be_secret(const struct conf_pair *pair)
 {
 	static const char *const parts[] = {"secret", "key", "token", "pass", "credential", "auth"};

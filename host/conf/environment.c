@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Environment names: those of the reference manager and our own override the files. Read once, on the main thread, before any
- * other thread exists. A name that this version cannot honour refuses the start; one that has no meaning here is
- * named in the log.
+ * Environment names: those of the reference manager and our own override the files. Read once, on the main thread,
+ * before any other thread exists. A name that this version cannot honour refuses the start; one that has no meaning
+ * here is named in the log.
  */
 #include "conf/internal.h"
 
@@ -50,7 +50,10 @@ static int apply_provisioning(struct conf *conf, struct err *err)
 {
 	static const char name[] = "SANDBOX_PROVIDER_PROVISIONING_TIMEOUT";
 	static const struct option_row row = {
-		.key = "session.scheduling + session.starting", .type = OPTION_DURATION, .min = 2, .max = INT64_C(31622400000),
+	    .key = "session.scheduling + session.starting",
+	    .type = OPTION_DURATION,
+	    .min = 2,
+	    .max = INT64_C(31622400000),
 	};
 	const char *text = env_get(name);
 	struct option_value value;
@@ -78,14 +81,16 @@ static int apply_quantities(struct conf_target *target, struct err *err)
 		long long count = isdigit((unsigned char)*cpu) ? strtoll(cpu, &end, 10) : 0;
 
 		if (count < 1 || count > 1024000 || (*end && strcmp(end, "m")) || (!*end && count > 1024))
-			return err_set(err, ERR_CONFIG, "environment SANDBOX_PROVIDER_CPU: expected \"500m\" or \"2\", got \"%.60s\"",
+			return err_set(err, ERR_CONFIG,
+				       "environment SANDBOX_PROVIDER_CPU: expected \"500m\" or \"2\", got \"%.60s\"",
 				       cpu);
 		target->cpu_millis = *end ? count : count * 1000;
 	}
 	if (memory) {
 		snprintf(text, sizeof(text), "%.36sB", memory);
 		if (option_parse_size(text, &bytes) || bytes < 1)
-			return err_set(err, ERR_CONFIG, "environment SANDBOX_PROVIDER_MEMORY: expected \"512Mi\", got \"%.60s\"",
+			return err_set(err, ERR_CONFIG,
+				       "environment SANDBOX_PROVIDER_MEMORY: expected \"512Mi\", got \"%.60s\"",
 				       memory);
 		target->memory = bytes;
 	}
@@ -93,7 +98,7 @@ static int apply_quantities(struct conf_target *target, struct err *err)
 }
 
 static const char *const target_names[] = {
-	"SANDBOX_PROVIDER", "SANDBOX_REGION", "SANDBOX_ALLOW_INTERNET", "SANDBOX_PROVIDER_CPU", "SANDBOX_PROVIDER_MEMORY",
+    "SANDBOX_PROVIDER", "SANDBOX_REGION", "SANDBOX_ALLOW_INTERNET", "SANDBOX_PROVIDER_CPU", "SANDBOX_PROVIDER_MEMORY",
 };
 
 /* With a provider named and no target in the files, one target of that name is made. */
@@ -119,8 +124,8 @@ static int apply_target(struct conf *conf, struct err *err)
 	if (!used)
 		return 0;
 	if (conf->target_count > 1)
-		return err_set(err, ERR_CONFIG, "environment %s: sets one target, but the files name %zu: %s, %s%s", used,
-			       conf->target_count, conf->targets[0].file, conf->targets[1].file,
+		return err_set(err, ERR_CONFIG, "environment %s: sets one target, but the files name %zu: %s, %s%s",
+			       used, conf->target_count, conf->targets[0].file, conf->targets[1].file,
 			       conf->target_count > 2 ? ", …" : "");
 	if (!conf->target_count && provider)
 		rc = make_target(conf, provider, err);
@@ -135,10 +140,10 @@ static const struct env_token {
 	const char *token;
 	unsigned scopes;
 } env_tokens[] = {
-	{"SANDBOX_CLEANUP_AUTH_SECRET", "reference-cleanup", SCOPE_SESSION_DELETE},
-	{"SANDBOX_FILE_AUTH_SECRET", "reference-file",
-	 SCOPE_FILE_READ | SCOPE_FILE_WRITE | SCOPE_ARTIFACT_READ | SCOPE_ARTIFACT_WRITE},
-	{"SANDBOX_INSPECTION_AUTH_SECRET", "reference-inspection", SCOPE_SESSION_READ},
+    {"SANDBOX_CLEANUP_AUTH_SECRET", "reference-cleanup", SCOPE_SESSION_DELETE},
+    {"SANDBOX_FILE_AUTH_SECRET", "reference-file",
+     SCOPE_FILE_READ | SCOPE_FILE_WRITE | SCOPE_ARTIFACT_READ | SCOPE_ARTIFACT_WRITE},
+    {"SANDBOX_INSPECTION_AUTH_SECRET", "reference-inspection", SCOPE_SESSION_READ},
 };
 
 static int apply_tokens(struct conf *conf, struct err *err)
@@ -165,17 +170,18 @@ static const struct env_word {
 	const char *name;
 	const char *why;
 } env_refused[] = {
-	{"SANDBOX_CONTROL_AUTH_SECRET", "signed execution tokens are not supported yet; use tokens in the configuration file"},
-	{"REDIS_URL", "this version keeps its state in SQLite only"},
-	{"SANDBOX_WORKSPACE_PROVIDER", "durable workspaces are not supported yet"},
+    {"SANDBOX_CONTROL_AUTH_SECRET",
+     "signed execution tokens are not supported yet; use tokens in the configuration file"},
+    {"REDIS_URL", "this version keeps its state in SQLite only"},
+    {"SANDBOX_WORKSPACE_PROVIDER", "durable workspaces are not supported yet"},
 };
 
 /* They tune what this version does not have. */
 static const char *const env_unused[] = {
-	"SANDBOX_PROVIDER_SESSION_TTL", "SANDBOX_CONTROL_REDIS_PREFIX", "SANDBOX_EXECUTION_REQUEST_STREAM",
-	"SANDBOX_EXECUTION_EVENT_STREAM", "SANDBOX_RUNNER_CONSUMER_GROUP", "SANDBOX_RUNNER_CONSUMER_NAME",
-	"SANDBOX_RUNNER_BATCH_SIZE", "SANDBOX_RUNNER_BLOCK_TIMEOUT", "SANDBOX_RUNNER_PENDING_IDLE",
-	"SANDBOX_RUNNER_RECLAIM_INTERVAL", "SANDBOX_RUNNER_PENDING_HEARTBEAT",
+    "SANDBOX_PROVIDER_SESSION_TTL",    "SANDBOX_CONTROL_REDIS_PREFIX",     "SANDBOX_EXECUTION_REQUEST_STREAM",
+    "SANDBOX_EXECUTION_EVENT_STREAM",  "SANDBOX_RUNNER_CONSUMER_GROUP",    "SANDBOX_RUNNER_CONSUMER_NAME",
+    "SANDBOX_RUNNER_BATCH_SIZE",       "SANDBOX_RUNNER_BLOCK_TIMEOUT",     "SANDBOX_RUNNER_PENDING_IDLE",
+    "SANDBOX_RUNNER_RECLAIM_INTERVAL", "SANDBOX_RUNNER_PENDING_HEARTBEAT",
 };
 
 static int check_refused(struct err *err)

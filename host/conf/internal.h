@@ -19,7 +19,8 @@ struct conf_source {
 	char *dir; /* of path; includes are beneath it */
 };
 
-/* Reads and parses; what libconfig would let through (integers cut to 32 bits, absolute includes, NUL) is refused first. */
+/* Reads and parses; what libconfig would let through (integers cut to 32 bits, absolute includes, NUL) is refused
+ * first. */
 int conf_source_open(struct conf_source *source, const char *path, struct err *err);
 void conf_source_close(struct conf_source *source);
 void conf_where(const struct conf_source *source, const config_setting_t *setting, char ret[CONF_WHERE_MAX]);
@@ -30,8 +31,8 @@ int conf_scan(const char *path, const char *dir, struct err *err);
 /* A setting that is no row: true when fn took it; *ret_rc is then its result. */
 typedef bool conf_other_fn(const char *path, config_setting_t *setting, void *arg, int *ret_rc, struct err *err);
 int conf_apply_defaults(const struct option_row *rows, void *base, struct err *err);
-int conf_apply_group(const struct conf_source *source, const struct option_row *rows, config_setting_t *group, void *base,
-		     conf_other_fn *other, void *arg, struct err *err);
+int conf_apply_group(const struct conf_source *source, const struct option_row *rows, config_setting_t *group,
+		     void *base, conf_other_fn *other, void *arg, struct err *err);
 int conf_store(const struct option_row *row, const char *text, const char *where, void *base, struct err *err);
 int conf_check_required(const struct option_row *rows, const void *base, const char *where, struct err *err);
 /* The scalar as text ("true", "15", "15m"); malloc'ed; NULL for groups, lists and arrays. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One option: text to checked value and back. Pure functions, any thread; used for the host's own table and for the tables
- * of plugins. Must never repeat the text of a secret option in an error.
+ * One option: text to checked value and back. Pure functions, any thread; used for the host's own table and for the
+ * tables of plugins. Must never repeat the text of a secret option in an error.
  */
 #include "conf/option.h"
 
@@ -17,9 +17,16 @@ static const struct size_unit {
 	const char *name;
 	int64_t bytes;
 } size_units[] = {
-	{"TiB", INT64_C(1) << 40}, {"GiB", INT64_C(1) << 30}, {"MiB", INT64_C(1) << 20}, {"KiB", INT64_C(1) << 10},
-	{"TB", INT64_C(1000000000000)}, {"GB", INT64_C(1000000000)}, {"MB", INT64_C(1000000)}, {"KB", INT64_C(1000)},
-	{"B", 1}, {NULL, 0},
+    {"TiB", INT64_C(1) << 40},
+    {"GiB", INT64_C(1) << 30},
+    {"MiB", INT64_C(1) << 20},
+    {"KiB", INT64_C(1) << 10},
+    {"TB", INT64_C(1000000000000)},
+    {"GB", INT64_C(1000000000)},
+    {"MB", INT64_C(1000000)},
+    {"KB", INT64_C(1000)},
+    {"B", 1},
+    {NULL, 0},
 };
 
 int option_parse_size(const char *text, int64_t *ret_bytes)
@@ -144,7 +151,8 @@ static void format_bound(const struct option_row *row, int64_t bound, char *ret,
 	buf_fini(&buf);
 }
 
-static int check_range(const struct option_row *row, const char *text, const char *where, int64_t value, struct err *err)
+static int check_range(const struct option_row *row, const char *text, const char *where, int64_t value,
+		       struct err *err)
 {
 	char least[40], most[40], expected[128];
 

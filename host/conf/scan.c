@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The look at a configuration file's bytes before libconfig gets it. libconfig 1.5 cuts integers to 32 bits without a word,
- * saturates long ones, reads absolute includes from the wrong place and ends a string at \x00; after parsing none of this
- * can be seen any more. Knows the tokens, not the grammar. Main thread at start; never changes anything.
+ * The look at a configuration file's bytes before libconfig gets it. libconfig 1.5 cuts integers to 32 bits without a
+ * word, saturates long ones, reads absolute includes from the wrong place and ends a string at \x00; after parsing none
+ * of this can be seen any more. Knows the tokens, not the grammar. Main thread at start; never changes anything.
  */
 #include "conf/internal.h"
 
@@ -41,8 +41,8 @@ static int scan_file(const char *path, const char *dir, unsigned depth, struct e
 
 static int refuse(struct scan *scan, const char *what)
 {
-	return err_set(scan->err, ERR_CONFIG, "%s:%u: %s%s%s", scan->path, scan->line, scan->key, *scan->key ? ": " : "",
-		       what);
+	return err_set(scan->err, ERR_CONFIG, "%s:%u: %s%s%s", scan->path, scan->line, scan->key,
+		       *scan->key ? ": " : "", what);
 }
 
 static bool starts(const struct scan *scan, const char *word)
@@ -129,7 +129,8 @@ static int check_number(struct scan *scan)
 	if (scan->at < scan->end && (*scan->at == '.' || *scan->at == 'e' || *scan->at == 'E')) {
 		do
 			scan->at++;
-		while (scan->at < scan->end && (isalnum((unsigned char)*scan->at) || *scan->at == '+' || *scan->at == '-'));
+		while (scan->at < scan->end &&
+		       (isalnum((unsigned char)*scan->at) || *scan->at == '+' || *scan->at == '-'));
 		return 0;
 	}
 	rc = check_decimal(scan, from, scan->at < scan->end && *scan->at == 'L');
@@ -143,8 +144,8 @@ static int read_name(struct scan *scan)
 	const char *from = scan->at;
 	size_t len, base = scan->frames[scan->nest].base;
 
-	while (scan->at < scan->end && (isalnum((unsigned char)*scan->at) || *scan->at == '-' || *scan->at == '_' ||
-					*scan->at == '*'))
+	while (scan->at < scan->end &&
+	       (isalnum((unsigned char)*scan->at) || *scan->at == '-' || *scan->at == '_' || *scan->at == '*'))
 		scan->at++;
 	len = (size_t)(scan->at - from);
 	if ((len == 4 && !strncasecmp(from, "true", 4)) || (len == 5 && !strncasecmp(from, "false", 5)))
@@ -237,7 +238,8 @@ static int scan_token(struct scan *scan)
 
 static int scan_text(const char *path, const char *dir, unsigned depth, const char *text, size_t len, struct err *err)
 {
-	struct scan scan = {.path = path, .dir = dir, .at = text, .end = text + len, .line = 1, .depth = depth, .err = err};
+	struct scan scan = {
+	    .path = path, .dir = dir, .at = text, .end = text + len, .line = 1, .depth = depth, .err = err};
 	int rc = 0;
 
 	scan.seen = map_new();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a file to values in a struct, driven by an option table: reading, the place of a setting, types, unknown keys. Main
- * thread at start. Knows no option by name.
+ * From a file to values in a struct, driven by an option table: reading, the place of a setting, types, unknown keys.
+ * Main thread at start. Knows no option by name.
  */
 #include "conf/internal.h"
 
@@ -121,9 +121,9 @@ static const char *type_word(enum option_type type)
 static const char *found_word(int found)
 {
 	static const char *const words[] = {
-		[CONFIG_TYPE_GROUP] = "a group",   [CONFIG_TYPE_INT] = "an integer", [CONFIG_TYPE_INT64] = "an integer",
-		[CONFIG_TYPE_FLOAT] = "a number",  [CONFIG_TYPE_STRING] = "a text",  [CONFIG_TYPE_BOOL] = "true or false",
-		[CONFIG_TYPE_ARRAY] = "an array",  [CONFIG_TYPE_LIST] = "a list",
+	    [CONFIG_TYPE_GROUP] = "a group",  [CONFIG_TYPE_INT] = "an integer", [CONFIG_TYPE_INT64] = "an integer",
+	    [CONFIG_TYPE_FLOAT] = "a number", [CONFIG_TYPE_STRING] = "a text",  [CONFIG_TYPE_BOOL] = "true or false",
+	    [CONFIG_TYPE_ARRAY] = "an array", [CONFIG_TYPE_LIST] = "a list",
 	};
 
 	return found > 0 && (size_t)found < sizeof(words) / sizeof(*words) ? words[found] : "nothing";
@@ -247,11 +247,16 @@ static int apply_members(const struct apply *apply, config_setting_t *group, con
 	return rc;
 }
 
-int conf_apply_group(const struct conf_source *source, const struct option_row *rows, config_setting_t *group, void *base,
-		     conf_other_fn *other, void *arg, struct err *err)
+int conf_apply_group(const struct conf_source *source, const struct option_row *rows, config_setting_t *group,
+		     void *base, conf_other_fn *other, void *arg, struct err *err)
 {
 	const struct apply apply = {
-		.source = source, .rows = rows, .base = base, .other = other, .arg = arg, .err = err,
+	    .source = source,
+	    .rows = rows,
+	    .base = base,
+	    .other = other,
+	    .arg = arg,
+	    .err = err,
 	};
 
 	return apply_members(&apply, group, "");

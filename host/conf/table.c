@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option tables of the host and of a target: the one home of keys, defaults, ranges and environment names. Constant.
+ * The option tables of the host and of a target: the one home of keys, defaults, ranges and environment names.
+ * Constant.
  */
 #include "conf/conf.h"
 
@@ -14,110 +15,138 @@
 #define COUNT_MAX 1000000
 
 #define AT(field) .off = offsetof(struct conf, field)
-#define TEXT(key_, field, default_, ...) {.key = key_, .type = OPTION_STRING, AT(field), .default_text = default_, __VA_ARGS__}
-#define TTL_FROM(min_, key_, field, default_, ...) \
-	{.key = key_, .type = OPTION_DURATION, AT(field), .default_text = default_, .min = min_, .max = TTL_MAX, __VA_ARGS__}
+#define TEXT(key_, field, default_, ...)                                                                               \
+	{                                                                                                              \
+		.key = key_, .type = OPTION_STRING, AT(field), .default_text = default_, __VA_ARGS__                   \
+	}
+#define TTL_FROM(min_, key_, field, default_, ...)                                                                     \
+	{                                                                                                              \
+		.key = key_, .type = OPTION_DURATION, AT(field), .default_text = default_, .min = min_,                \
+		.max = TTL_MAX, __VA_ARGS__                                                                            \
+	}
 #define TTL(key_, field, default_, ...) TTL_FROM(MS, key_, field, default_, __VA_ARGS__)
-#define COUNT(key_, field, default_, min_, max_, ...) \
-	{.key = key_, .type = OPTION_INTEGER, AT(field), .default_text = default_, .min = min_, .max = max_, __VA_ARGS__}
-#define BYTES(min_, key_, field, default_, ...) \
-	{.key = key_, .type = OPTION_SIZE, AT(field), .default_text = default_, .min = min_, .max = 1024 * GIB, __VA_ARGS__}
-#define FLAG(key_, field, ...) {.key = key_, .type = OPTION_BOOLEAN, AT(field), .default_text = "false", __VA_ARGS__}
-#define WORD(key_, field, default_, ...) \
-	{.key = key_, .type = OPTION_WORD, AT(field), .default_text = default_, __VA_ARGS__}
+#define COUNT(key_, field, default_, min_, max_, ...)                                                                  \
+	{                                                                                                              \
+		.key = key_, .type = OPTION_INTEGER, AT(field), .default_text = default_, .min = min_, .max = max_,    \
+		__VA_ARGS__                                                                                            \
+	}
+#define BYTES(min_, key_, field, default_, ...)                                                                        \
+	{                                                                                                              \
+		.key = key_, .type = OPTION_SIZE, AT(field), .default_text = default_, .min = min_, .max = 1024 * GIB, \
+		__VA_ARGS__                                                                                            \
+	}
+#define FLAG(key_, field, ...)                                                                                         \
+	{                                                                                                              \
+		.key = key_, .type = OPTION_BOOLEAN, AT(field), .default_text = "false", __VA_ARGS__                   \
+	}
+#define WORD(key_, field, default_, ...)                                                                               \
+	{                                                                                                              \
+		.key = key_, .type = OPTION_WORD, AT(field), .default_text = default_, __VA_ARGS__                     \
+	}
 
 const struct option_row conf_options[] = {
-	TEXT("deployment", deployment, NULL, .env = "BERTH_DEPLOYMENT", .flags = OPTION_REQUIRED,
-	     .doc = "Name of this installation; marks everything it creates at a provider."),
-	TEXT("state_dir", state_dir, "/var/lib/berth", .env = "BERTH_STATE_DIR",
-	     .doc = "Folder of the database, objects, keys and the targets' private data."),
-	TEXT("plugin_dir", plugin_dir, "/usr/lib/berth/plugins", .env = "BERTH_PLUGIN_DIR",
-	     .doc = "Folder of the provider plugins."),
-	TEXT("helper_dir", helper_dir, "/usr/lib/berth/helpers", .env = "BERTH_HELPER_DIR",
-	     .doc = "Folder of berth-supervise and other programs that run inside sandboxes."),
-	TTL("stop_grace", stop_grace_ms, "10s", .doc = "How long a stop waits for running calls before it detaches."),
+    TEXT("deployment", deployment, NULL, .env = "BERTH_DEPLOYMENT", .flags = OPTION_REQUIRED,
+	 .doc = "Name of this installation; marks everything it creates at a provider."),
+    TEXT("state_dir", state_dir, "/var/lib/berth", .env = "BERTH_STATE_DIR",
+	 .doc = "Folder of the database, objects, keys and the targets' private data."),
+    TEXT("plugin_dir", plugin_dir, "/usr/lib/berth/plugins", .env = "BERTH_PLUGIN_DIR",
+	 .doc = "Folder of the provider plugins."),
+    TEXT("helper_dir", helper_dir, "/usr/lib/berth/helpers", .env = "BERTH_HELPER_DIR",
+	 .doc = "Folder of berth-supervise and other programs that run inside sandboxes."),
+    TTL("stop_grace", stop_grace_ms, "10s", .doc = "How long a stop waits for running calls before it detaches."),
 
-	TEXT("http.listen", listen, "127.0.0.1", .env = "BERTH_LISTEN",
-	     .doc = "Address to listen on; other than loopback needs behind_proxy."),
-	COUNT("http.port", port, "8000", 0, 65535, .env = "BERTH_PORT", .doc = "Port to listen on; 0 takes a free one."),
-	FLAG("http.behind_proxy", behind_proxy, .doc = "A proxy in front ends TLS, so that another address than loopback is safe."),
-	COUNT("http.connections", http_connections, "4096", 1, COUNT_MAX, .doc = "Connections at once."),
-	COUNT("http.workers", http_workers, "64", 1, 4096, .doc = "Threads for requests that wait."),
-	WORD("log.level", log_level, "info", .words = "debug|info|warn|error", .doc = "Least level that is logged."),
-	WORD("log.format", log_format, "logfmt", .words = "logfmt|json", .doc = "Form of a log line."),
+    TEXT("http.listen", listen, "127.0.0.1", .env = "BERTH_LISTEN",
+	 .doc = "Address to listen on; other than loopback needs behind_proxy."),
+    COUNT("http.port", port, "8000", 0, 65535, .env = "BERTH_PORT", .doc = "Port to listen on; 0 takes a free one."),
+    FLAG("http.behind_proxy", behind_proxy,
+	 .doc = "A proxy in front ends TLS, so that another address than loopback is safe."),
+    COUNT("http.connections", http_connections, "4096", 1, COUNT_MAX, .doc = "Connections at once."),
+    COUNT("http.workers", http_workers, "64", 1, 4096, .doc = "Threads for requests that wait."),
+    WORD("log.level", log_level, "info", .words = "debug|info|warn|error", .doc = "Least level that is logged."),
+    WORD("log.format", log_format, "logfmt", .words = "logfmt|json", .doc = "Form of a log line."),
 
-	WORD("store.type", store_type, "sqlite", .words = "sqlite|redis", .doc = "Where the state is kept; this version has sqlite."),
-	TEXT("store.path", store_path, "", .doc = "Database file; empty means berth.db in state_dir."),
-	TEXT("store.state_key", state_key, "", .doc = "File of the key that seals sessions' state; empty means state.key in state_dir."),
-	TEXT("store.state_key_old", state_key_old, "", .doc = "File of the key before, while it is being rotated."),
-	WORD("objects.type", blob_type, "dir", .words = "dir|s3", .doc = "Where objects are kept; this version has dir."),
-	TEXT("objects.path", blob_path, "", .doc = "Folder of the objects; empty means objects in state_dir."),
+    WORD("store.type", store_type, "sqlite", .words = "sqlite|redis",
+	 .doc = "Where the state is kept; this version has sqlite."),
+    TEXT("store.path", store_path, "", .doc = "Database file; empty means berth.db in state_dir."),
+    TEXT("store.state_key", state_key, "",
+	 .doc = "File of the key that seals sessions' state; empty means state.key in state_dir."),
+    TEXT("store.state_key_old", state_key_old, "", .doc = "File of the key before, while it is being rotated."),
+    WORD("objects.type", blob_type, "dir", .words = "dir|s3", .doc = "Where objects are kept; this version has dir."),
+    TEXT("objects.path", blob_path, "", .doc = "Folder of the objects; empty means objects in state_dir."),
 
-	TTL("lease.active", lease_active_ms, "2h", .env = "SANDBOX_TASK_LEASE_TTL",
-	    .doc = "Lease of a session while operations run."),
-	TTL_FROM(0, "lease.idle", lease_idle_ms, "15m", .env = "SANDBOX_TASK_IDLE_TTL",
-		 .doc = "Lease after the last operation; 0 releases at once."),
-	TTL("lease.operation_ttl", operation_ttl_ms, "30s", .doc = "How long an operation outlives its last renewal."),
-	TTL("lease.owner_ttl", owner_ttl_ms, "30s", .doc = "How long a provisioning outlives its owner's last renewal."),
-	TTL("gc.interval", gc_interval_ms, "30s", .env = "SANDBOX_TASK_GC_INTERVAL", .doc = "Time between two collections."),
+    TTL("lease.active", lease_active_ms, "2h", .env = "SANDBOX_TASK_LEASE_TTL",
+	.doc = "Lease of a session while operations run."),
+    TTL_FROM(0, "lease.idle", lease_idle_ms, "15m", .env = "SANDBOX_TASK_IDLE_TTL",
+	     .doc = "Lease after the last operation; 0 releases at once."),
+    TTL("lease.operation_ttl", operation_ttl_ms, "30s", .doc = "How long an operation outlives its last renewal."),
+    TTL("lease.owner_ttl", owner_ttl_ms, "30s", .doc = "How long a provisioning outlives its owner's last renewal."),
+    TTL("gc.interval", gc_interval_ms, "30s", .env = "SANDBOX_TASK_GC_INTERVAL",
+	.doc = "Time between two collections."),
 
-	TTL("session.max_age", session_max_age_ms, "24h", .doc = "Ceiling of one session's life."),
-	TTL("session.scheduling", scheduling_ms, "5m", .doc = "Budget of a session to be scheduled."),
-	TTL("session.starting", starting_ms, "2m", .doc = "Budget of a scheduled session to become ready."),
-	TTL("session.begin_wait", begin_wait_ms, "30s", .doc = "How long a request waits for a session that is being released."),
-	TTL("session.teardown_wait", teardown_wait_ms, "30s", .doc = "How long a teardown waits for running operations."),
-	COUNT("task.concurrency", task_concurrency, "16", 1, COUNT_MAX, .doc = "Operations at once in one task."),
-	TTL("task.retention", task_retention_ms, "168h", .doc = "How long the row of a task without session is kept."),
-	FLAG("placement.pin", placement_pin, .doc = "Tasks are pinned to their target, so that several may share a region."),
+    TTL("session.max_age", session_max_age_ms, "24h", .doc = "Ceiling of one session's life."),
+    TTL("session.scheduling", scheduling_ms, "5m", .doc = "Budget of a session to be scheduled."),
+    TTL("session.starting", starting_ms, "2m", .doc = "Budget of a scheduled session to become ready."),
+    TTL("session.begin_wait", begin_wait_ms, "30s",
+	.doc = "How long a request waits for a session that is being released."),
+    TTL("session.teardown_wait", teardown_wait_ms, "30s", .doc = "How long a teardown waits for running operations."),
+    COUNT("task.concurrency", task_concurrency, "16", 1, COUNT_MAX, .doc = "Operations at once in one task."),
+    TTL("task.retention", task_retention_ms, "168h", .doc = "How long the row of a task without session is kept."),
+    FLAG("placement.pin", placement_pin,
+	 .doc = "Tasks are pinned to their target, so that several may share a region."),
 
-	TTL("execution.timeout", exec_timeout_ms, "120s", .env = "SANDBOX_DEFAULT_EXECUTION_TIMEOUT_SECONDS",
-	    .flags = OPTION_SECONDS, .doc = "Timeout of a command that names none."),
-	TTL("execution.timeout_max", exec_timeout_max_ms, "1800s", .env = "SANDBOX_MAX_EXECUTION_TIMEOUT_SECONDS",
-	    .flags = OPTION_SECONDS, .doc = "Longest timeout a command may ask for."),
-	TTL("execution.queue_timeout", exec_queue_ms, "5m", .env = "SANDBOX_EXECUTION_QUEUE_TIMEOUT",
-	    .doc = "How long a command may wait in the queue."),
-	TTL("execution.retention", exec_retention_ms, "24h", .env = "SANDBOX_EXECUTION_RECORD_TTL",
-	    .doc = "How long a record and its outputs live after the end."),
-	TTL("execution.completion_grace", completion_grace_ms, "2m", .env = "SANDBOX_EXECUTION_COMPLETION_GRACE",
-	    .doc = "Time past a command's timeout for its result to be stored."),
-	TTL("execution.claim_ttl", claim_ttl_ms, "30s", .doc = "How long a claim outlives its last renewal."),
-	BYTES(KIB, "execution.output_max", output_max_bytes, "1GiB", .doc = "Most bytes kept of one output stream."),
-	BYTES(KIB, "execution.spool_max", spool_max_bytes, "4GiB", .doc = "Most bytes of outputs on local disk at once."),
-	COUNT("execution.max_deliveries", max_deliveries, "5", 1, 1000,
-	      .doc = "Attempts that may end without a trace before a message is a dead letter."),
-	BYTES(KIB, "files.size_max", file_max_bytes, "2GiB", .doc = "Largest file that is taken or given."),
-	COUNT("runner.concurrency", runner_concurrency, "512", 1, COUNT_MAX, .doc = "Commands at once."),
-	COUNT("runner.queue_max", queue_max, "10000", 1, 10 * COUNT_MAX, .doc = "Commands that may wait; more are refused."),
-	{0},
+    TTL("execution.timeout", exec_timeout_ms, "120s", .env = "SANDBOX_DEFAULT_EXECUTION_TIMEOUT_SECONDS",
+	.flags = OPTION_SECONDS, .doc = "Timeout of a command that names none."),
+    TTL("execution.timeout_max", exec_timeout_max_ms, "1800s", .env = "SANDBOX_MAX_EXECUTION_TIMEOUT_SECONDS",
+	.flags = OPTION_SECONDS, .doc = "Longest timeout a command may ask for."),
+    TTL("execution.queue_timeout", exec_queue_ms, "5m", .env = "SANDBOX_EXECUTION_QUEUE_TIMEOUT",
+	.doc = "How long a command may wait in the queue."),
+    TTL("execution.retention", exec_retention_ms, "24h", .env = "SANDBOX_EXECUTION_RECORD_TTL",
+	.doc = "How long a record and its outputs live after the end."),
+    TTL("execution.completion_grace", completion_grace_ms, "2m", .env = "SANDBOX_EXECUTION_COMPLETION_GRACE",
+	.doc = "Time past a command's timeout for its result to be stored."),
+    TTL("execution.claim_ttl", claim_ttl_ms, "30s", .doc = "How long a claim outlives its last renewal."),
+    BYTES(KIB, "execution.output_max", output_max_bytes, "1GiB", .doc = "Most bytes kept of one output stream."),
+    BYTES(KIB, "execution.spool_max", spool_max_bytes, "4GiB", .doc = "Most bytes of outputs on local disk at once."),
+    COUNT("execution.max_deliveries", max_deliveries, "5", 1, 1000,
+	  .doc = "Attempts that may end without a trace before a message is a dead letter."),
+    BYTES(KIB, "files.size_max", file_max_bytes, "2GiB", .doc = "Largest file that is taken or given."),
+    COUNT("runner.concurrency", runner_concurrency, "512", 1, COUNT_MAX, .doc = "Commands at once."),
+    COUNT("runner.queue_max", queue_max, "10000", 1, 10 * COUNT_MAX,
+	  .doc = "Commands that may wait; more are refused."),
+    {0},
 };
 #undef AT
 #define AT(field) .off = offsetof(struct conf_target, field)
 
 const struct option_row conf_target_options[] = {
-	TEXT("provider", provider, NULL, .env = "SANDBOX_PROVIDER", .flags = OPTION_REQUIRED,
-	     .doc = "Plugin that serves this target."),
-	TEXT("name", name, NULL, .flags = OPTION_REQUIRED, .doc = "Unique name of the target; keeps its meaning for ever."),
-	TEXT("region", region, "", .env = "SANDBOX_REGION", .doc = "Region it serves; empty serves only requests without one."),
-	{.key = "required", .type = OPTION_BOOLEAN, AT(required), .default_text = "true",
-	 .doc = "A refused plugin stops the start; false turns that into a degraded target."},
-	FLAG("drained", drained, .doc = "Takes no new sessions."),
-	COUNT("max_sessions", max_sessions, "0", 0, COUNT_MAX, .doc = "Most sessions at once; 0 is no limit."),
-	COUNT("max_operations", max_operations, "256", 1, 100000, .doc = "Most calls into the provider at once."),
-	COUNT("warm", warm, "0", 0, 10000, .doc = "Sessions kept ready for new tasks."),
-	WORD("isolation", isolation, "", .words = "|none|container|gvisor|microvm",
-	     .doc = "Weakest isolation that is taken; empty takes what the provider gives."),
-	TEXT("image", image, "", .doc = "Image or template of its sessions; empty is the provider's own."),
-	FLAG("allow_internet", allow_internet, .env = "SANDBOX_ALLOW_INTERNET",
-	     .doc = "Sessions may reach the internet."),
-	COUNT("cpu_millis", cpu_millis, "0", 0, 1024000, .doc = "Thousandths of a processor per session; 0 is the provider's own."),
-	BYTES(0, "memory", memory, "0", .doc = "Memory per session; 0 is the provider's own."),
-	BYTES(0, "disk", disk, "0", .doc = "Disk per session; 0 is the provider's own."),
-	{0},
+    TEXT("provider", provider, NULL, .env = "SANDBOX_PROVIDER", .flags = OPTION_REQUIRED,
+	 .doc = "Plugin that serves this target."),
+    TEXT("name", name, NULL, .flags = OPTION_REQUIRED, .doc = "Unique name of the target; keeps its meaning for ever."),
+    TEXT("region", region, "", .env = "SANDBOX_REGION",
+	 .doc = "Region it serves; empty serves only requests without one."),
+    {.key = "required",
+     .type = OPTION_BOOLEAN,
+     AT(required),
+     .default_text = "true",
+     .doc = "A refused plugin stops the start; false turns that into a degraded target."},
+    FLAG("drained", drained, .doc = "Takes no new sessions."),
+    COUNT("max_sessions", max_sessions, "0", 0, COUNT_MAX, .doc = "Most sessions at once; 0 is no limit."),
+    COUNT("max_operations", max_operations, "256", 1, 100000, .doc = "Most calls into the provider at once."),
+    COUNT("warm", warm, "0", 0, 10000, .doc = "Sessions kept ready for new tasks."),
+    WORD("isolation", isolation, "", .words = "|none|container|gvisor|microvm",
+	 .doc = "Weakest isolation that is taken; empty takes what the provider gives."),
+    TEXT("image", image, "", .doc = "Image or template of its sessions; empty is the provider's own."),
+    FLAG("allow_internet", allow_internet, .env = "SANDBOX_ALLOW_INTERNET", .doc = "Sessions may reach the internet."),
+    COUNT("cpu_millis", cpu_millis, "0", 0, 1024000,
+	  .doc = "Thousandths of a processor per session; 0 is the provider's own."),
+    BYTES(0, "memory", memory, "0", .doc = "Memory per session; 0 is the provider's own."),
+    BYTES(0, "disk", disk, "0", .doc = "Disk per session; 0 is the provider's own."),
+    {0},
 };
 
 static const char *const scope_words[] = {
 #define X(name, word) word,
-	SCOPE_TABLE(X)
+    SCOPE_TABLE(X)
 #undef X
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One target as written: its rows, and its `config` group kept as text until the plugin's own table is known. Main thread
- * at start.
+ * One target as written: its rows, and its `config` group kept as text until the plugin's own table is known. Main
+ * thread at start.
  */
 #include "conf/internal.h"
 
@@ -80,8 +80,8 @@ static bool take_config(const char *key, config_setting_t *setting, void *arg, i
 	if (strcmp(key, "config"))
 		return false;
 	conf_where(settings->source, setting, where);
-	*ret_rc = config_setting_is_group(setting) ? read_settings(settings, setting, err) :
-						     err_set(err, ERR_CONFIG, "%s: config: expected a group", where);
+	*ret_rc = config_setting_is_group(setting) ? read_settings(settings, setting, err)
+						   : err_set(err, ERR_CONFIG, "%s: config: expected a group", where);
 	return true;
 }
 

@@ -66,7 +66,8 @@ static int parse_scopes(const struct entry *entry, unsigned *ret, struct err *er
 		if (!word)
 			return refuse(entry, err, "scopes", "expected a list of texts");
 		if (at == SCOPE_COUNT)
-			return err_set(err, ERR_CONFIG, "%s: tokens.scopes: \"%.60s\" is not a scope", entry->where, word);
+			return err_set(err, ERR_CONFIG, "%s: tokens.scopes: \"%.60s\" is not a scope", entry->where,
+				       word);
 		scopes |= 1u << at;
 	}
 	*ret = scopes;
@@ -129,8 +130,8 @@ static int check_unique(const struct conf *conf, const char *name, const char *w
 		if (!strcmp(conf->tokens[i].name, name))
 			return err_set(err, ERR_CONFIG, "%s: tokens.name: \"%s\" is used twice", where, name);
 		if (secret_equal(conf->tokens[i].secret, ptr, len))
-			return err_set(err, ERR_CONFIG, "%s: tokens.secret: \"%s\" and \"%s\" have the same secret", where,
-				       conf->tokens[i].name, name);
+			return err_set(err, ERR_CONFIG, "%s: tokens.secret: \"%s\" and \"%s\" have the same secret",
+				       where, conf->tokens[i].name, name);
 	}
 	return 0;
 }

@@ -185,7 +185,8 @@ static int enter_locked(struct call *call, struct err *err)
 	if (ts->closing)
 		return err_set(err, ERR_SHUTTING_DOWN, "target %s: is closing", target->conf->name);
 	if (ts->running >= (unsigned)target->conf->max_operations) {
-		err_set(err, ERR_QUEUE_FULL, "target %s: %u operations run, the most it takes", target->conf->name, ts->running);
+		err_set(err, ERR_QUEUE_FULL, "target %s: %u operations run, the most it takes", target->conf->name,
+			ts->running);
 		err_reason(err, "target_busy");
 		return ERR_QUEUE_FULL;
 	}
@@ -263,7 +264,8 @@ static void leave_locked(struct call *call)
 	if (call->stuck) {
 		ts->stuck--;
 		log_info("a stuck call came back", KS("plugin", call->target->conf->provider),
-			 KS("target", call->target->conf->name), KS("operation", call->op->name), KI("stuck", ts->stuck));
+			 KS("target", call->target->conf->name), KS("operation", call->op->name),
+			 KI("stuck", ts->stuck));
 	}
 	ts->running--;
 	ts->turn_taken = false;
@@ -278,7 +280,8 @@ static void check_process(const struct call *call)
 
 	if (base && guard_restore(base, changed, sizeof(changed)))
 		log_error("a plugin changed the process; it was put back", KS("plugin", call->target->conf->provider),
-			  KS("target", call->target->conf->name), KS("operation", call->op->name), KS("changed", changed));
+			  KS("target", call->target->conf->name), KS("operation", call->op->name),
+			  KS("changed", changed));
 }
 #endif
 

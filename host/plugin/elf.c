@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The look at a file before the dynamic linker gets it, for sentences that say more than "invalid ELF header", and because
- * mapping a truncated file ends in SIGBUS. Pure reads; any thread.
+ * The look at a file before the dynamic linker gets it, for sentences that say more than "invalid ELF header", and
+ * because mapping a truncated file ends in SIGBUS. Pure reads; any thread.
  */
 #include "plugin/elf.h"
 
@@ -26,8 +26,8 @@ static const struct machine {
 	unsigned number;
 	const char *name;
 } machines[] = {
-	{EM_386, "i386"}, {EM_X86_64, "x86-64"}, {EM_ARM, "arm"}, {EM_AARCH64, "aarch64"}, {EM_RISCV, "riscv"},
-	{EM_PPC64, "ppc64"}, {EM_S390, "s390"}, {0, NULL},
+    {EM_386, "i386"},    {EM_X86_64, "x86-64"}, {EM_ARM, "arm"},   {EM_AARCH64, "aarch64"},
+    {EM_RISCV, "riscv"}, {EM_PPC64, "ppc64"},   {EM_S390, "s390"}, {0, NULL},
 };
 
 static const char *machine_name(unsigned number)
@@ -41,7 +41,8 @@ static const char *machine_name(unsigned number)
 static int check_ident(const Elf64_Ehdr *head, ssize_t len, const char *path, struct err *err)
 {
 	if (len < (ssize_t)EI_NIDENT || memcmp(head->e_ident, ELFMAG, SELFMAG))
-		return err_set(err, ERR_CONFIG, "plugin %s: expected an ELF shared object, got another kind of file", path);
+		return err_set(err, ERR_CONFIG, "plugin %s: expected an ELF shared object, got another kind of file",
+			       path);
 	if (head->e_ident[EI_CLASS] != ELFCLASS64)
 		return err_set(err, ERR_CONFIG, "plugin %s: expected a 64-bit ELF file, got class %u", path,
 			       head->e_ident[EI_CLASS]);
@@ -49,13 +50,14 @@ static int check_ident(const Elf64_Ehdr *head, ssize_t len, const char *path, st
 		return err_set(err, ERR_CONFIG, "plugin %s: expected this machine's byte order, got encoding %u", path,
 			       head->e_ident[EI_DATA]);
 	if (len < (ssize_t)sizeof(*head))
-		return err_set(err, ERR_CONFIG, "plugin %s: expected a whole ELF file, got one cut at %zd bytes", path, len);
+		return err_set(err, ERR_CONFIG, "plugin %s: expected a whole ELF file, got one cut at %zd bytes", path,
+			       len);
 	if (head->e_machine != OUR_MACHINE)
 		return err_set(err, ERR_CONFIG, "plugin %s: expected a file for %s, got one for %s (%u)", path,
 			       machine_name(OUR_MACHINE), machine_name(head->e_machine), head->e_machine);
 	if (head->e_type != ET_DYN)
-		return err_set(err, ERR_CONFIG, "plugin %s: expected a shared object (type %u), got ELF type %u", path, ET_DYN,
-			       head->e_type);
+		return err_set(err, ERR_CONFIG, "plugin %s: expected a shared object (type %u), got ELF type %u", path,
+			       ET_DYN, head->e_type);
 	return 0;
 }
 

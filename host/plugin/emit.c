@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Results from a plugin: every length, number and text is checked before it is touched, then copied into the call. Runs on the
- * call's own thread, inside the plugin's operation. What does not fit the contract makes the whole call fail.
+ * Results from a plugin: every length, number and text is checked before it is touched, then copied into the call. Runs
+ * on the call's own thread, inside the plugin's operation. What does not fit the contract makes the whole call fail.
  */
 #include "plugin/private.h"
 
@@ -137,9 +137,10 @@ static bool identity_fits(struct call *call, const struct berth_session_info *in
 		call_violate(call, "passed a session with an identity that is none");
 		return false;
 	}
-	if (!call->wanted || (workspace.len == call->wanted->workspace_id.len && task.len == call->wanted->task_id.len &&
-			      !memcmp(workspace.ptr, call->wanted->workspace_id.ptr, workspace.len) &&
-			      !memcmp(task.ptr, call->wanted->task_id.ptr, task.len)))
+	if (!call->wanted ||
+	    (workspace.len == call->wanted->workspace_id.len && task.len == call->wanted->task_id.len &&
+	     !memcmp(workspace.ptr, call->wanted->workspace_id.ptr, workspace.len) &&
+	     !memcmp(task.ptr, call->wanted->task_id.ptr, task.len)))
 		return true;
 	call_violate(call, "passed a session of another identity than was asked for");
 	return false;
@@ -151,7 +152,8 @@ static bool session_fits(struct call *call, const struct berth_session_info *inf
 		call_violate(call, "passed a session without ref");
 		return false;
 	}
-	if (info->phase < BERTH_PHASE_QUEUED || info->phase > BERTH_PHASE_DEAD || info->isolation > BERTH_ISOLATION_MICROVM) {
+	if (info->phase < BERTH_PHASE_QUEUED || info->phase > BERTH_PHASE_DEAD ||
+	    info->isolation > BERTH_ISOLATION_MICROVM) {
 		call_violate(call, "passed a session with phase %u and isolation %u", info->phase, info->isolation);
 		return false;
 	}
@@ -164,7 +166,8 @@ static bool session_fits(struct call *call, const struct berth_session_info *inf
 	       call_text_fits(call, "an intent", info->intent, INTENT_MAX, false) &&
 	       call_text_fits(call, "a boot id", info->boot_id, BERTH_REF_MAX, false) &&
 	       call_text_fits(call, "a root", info->root, BERTH_PATH_MAX, false) &&
-	       call_text_fits(call, "a reason", info->dead_reason, BERTH_REASON_MAX, false) && identity_fits(call, info);
+	       call_text_fits(call, "a reason", info->dead_reason, BERTH_REASON_MAX, false) &&
+	       identity_fits(call, info);
 }
 
 static bool keep_session(struct call *call, const struct berth_session_info *info)
@@ -174,9 +177,9 @@ static bool keep_session(struct call *call, const struct berth_session_info *inf
 	bool ok = grow(call, &array, &call->results.session_room, call->results.session_count, sizeof(copy));
 
 	call->results.sessions = array;
-	if (!ok || !keep_text(call, &copy.ref) || !keep_text(call, &copy.state) || !keep_text(call, &copy.workspace_id) ||
-	    !keep_text(call, &copy.task_id) || !keep_text(call, &copy.intent) || !keep_text(call, &copy.boot_id) ||
-	    !keep_text(call, &copy.root) || !keep_text(call, &copy.dead_reason))
+	if (!ok || !keep_text(call, &copy.ref) || !keep_text(call, &copy.state) ||
+	    !keep_text(call, &copy.workspace_id) || !keep_text(call, &copy.task_id) || !keep_text(call, &copy.intent) ||
+	    !keep_text(call, &copy.boot_id) || !keep_text(call, &copy.root) || !keep_text(call, &copy.dead_reason))
 		return false;
 	call->results.sessions[call->results.session_count++] = copy;
 	return true;
@@ -211,12 +214,13 @@ int32_t emit_created(struct berth_call *abi, const struct berth_session_info *in
 		return refused(abi);
 	/* The kept copy: its texts end in NUL, as receivers like them. */
 	if (call->sink.created)
-		return pass_on(call, call->sink.created(call->sink.arg, &call->results.sessions[call->results.session_count - 1]));
+		return pass_on(
+		    call, call->sink.created(call->sink.arg, &call->results.sessions[call->results.session_count - 1]));
 	return BERTH_OK;
 }
 
-static int32_t keep_one(struct berth_call *abi, unsigned say, const char *what, const struct berth_str *text, size_t max,
-			const char **ret)
+static int32_t keep_one(struct berth_call *abi, unsigned say, const char *what, const struct berth_str *text,
+			size_t max, const char **ret)
 {
 	struct call *call = call_enter(abi, say);
 	struct berth_str copy;
@@ -270,7 +274,8 @@ static bool ending_fits(struct call *call, const struct berth_ending *ending)
 		return false;
 	}
 	if ((ending->kind == BERTH_ENDING_EXIT && (ending->exit_code < 0 || ending->exit_code > 255)) ||
-	    (ending->kind == BERTH_ENDING_SIGNAL && (ending->signal < 1 || ending->signal > 64)) || ending->duration_ms < 0) {
+	    (ending->kind == BERTH_ENDING_SIGNAL && (ending->signal < 1 || ending->signal > 64)) ||
+	    ending->duration_ms < 0) {
 		call_violate(call, "passed an ending with exit code %d, signal %d", ending->exit_code, ending->signal);
 		return false;
 	}

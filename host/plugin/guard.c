@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Detects what a plugin must not touch: working directory, umask, locale, signal dispositions, the thread's signal mask.
- * Around init and open on the main thread; in debug builds after every call, on the calling thread, against what was
- * taken at start. Restoring is for the process as a whole.
+ * Detects what a plugin must not touch: working directory, umask, locale, signal dispositions, the thread's signal
+ * mask. Around init and open on the main thread; in debug builds after every call, on the calling thread, against what
+ * was taken at start. Restoring is for the process as a whole.
  */
 #include "plugin/guard.h"
 
@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 static const int guarded[GUARD_SIGNALS] = {
-	SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGFPE, SIGBUS, SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2,
+    SIGHUP,  SIGINT,  SIGQUIT, SIGILL,  SIGABRT, SIGFPE,  SIGBUS,
+    SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2,
 };
 
 /* umask(2) can only be read by changing it, which other threads would see. */

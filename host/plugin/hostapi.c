@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The services of the host's table that take no results: log, fail, cancel, secrets, metrics, memory. Any thread of a plugin;
- * nothing here blocks for long. Must not trust a length, an index or a word that a plugin passes.
+ * The services of the host's table that take no results: log, fail, cancel, secrets, metrics, memory. Any thread of a
+ * plugin; nothing here blocks for long. Must not trust a length, an index or a word that a plugin passes.
  */
 #include "plugin/private.h"
 
@@ -42,8 +42,8 @@ static void log_key(char ret[LOG_KEY_MAX + 1], struct berth_str name)
 	ret[len] = '\0';
 }
 
-static void host_log(struct berth_target *abi_target, struct berth_call *abi_call, uint32_t level, struct berth_str *text,
-		     const struct berth_pair *pairs, size_t count)
+static void host_log(struct berth_target *abi_target, struct berth_call *abi_call, uint32_t level,
+		     struct berth_str *text, const struct berth_pair *pairs, size_t count)
 {
 	static const enum log_level levels[] = {LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR};
 	struct log_field fields[LOG_PAIRS_MAX + 4] = {0};
@@ -52,7 +52,8 @@ static void host_log(struct berth_target *abi_target, struct berth_call *abi_cal
 	const struct target *target = call ? call->target : target_of(abi_target);
 	size_t at = 0;
 
-	snprintf(msg, sizeof(msg), "%.*s", text ? (int)cut(*text, LOG_VALUE_MAX) : 0, text && text->ptr ? text->ptr : "");
+	snprintf(msg, sizeof(msg), "%.*s", text ? (int)cut(*text, LOG_VALUE_MAX) : 0,
+		 text && text->ptr ? text->ptr : "");
 	fields[at++] = KS("plugin", target ? target->conf->provider : "unknown");
 	if (target)
 		fields[at++] = KS("target", target->conf->name);
@@ -147,7 +148,8 @@ static int32_t host_http(struct berth_target *target, struct berth_call *call, c
 	(void)request;
 	if (ret_response && ret_response->struct_size >= offsetof(struct berth_http_response, reserved))
 		ret_response->status = ret_response->sent = 0;
-	return host_fail(call, BERTH_UNSUPPORTED, "http_not_built", 0, 0, "this host was built without its HTTP service");
+	return host_fail(call, BERTH_UNSUPPORTED, "http_not_built", 0, 0,
+			 "this host was built without its HTTP service");
 }
 
 static void host_random(void *buf, size_t len)
@@ -195,8 +197,9 @@ static struct metric_state *find_metric(struct berth_target *abi, uint32_t index
 	if (index < target->plugin->metric_count && target->plugin->desc.metrics[index]->type == type)
 		return &ts->metrics[index];
 	if (!atomic_exchange(&ts->bad_metric, true))
-		log_error("a plugin broke a rule", KS("plugin", target->conf->provider), KS("target", target->conf->name),
-			  KS("rule", "used a metric that its table does not have"), KI("index", index));
+		log_error("a plugin broke a rule", KS("plugin", target->conf->provider),
+			  KS("target", target->conf->name), KS("rule", "used a metric that its table does not have"),
+			  KI("index", index));
 	return NULL;
 }
 
@@ -273,33 +276,33 @@ uint64_t hostapi_allocated(void)
 }
 
 const struct berth_host hostapi_table = {
-	.struct_size = sizeof(struct berth_host),
-	.abi_major = BERTH_ABI_MAJOR,
-	.abi_minor = BERTH_ABI_MINOR,
-	.log = host_log,
-	.info = host_info,
-	.fail = host_fail,
-	.emit_session = emit_session,
-	.emit_cursor = emit_cursor,
-	.emit_ending = emit_ending,
-	.emit_file = emit_file,
-	.emit_change = emit_change,
-	.emit_token = emit_token,
-	.emit_expiry = emit_expiry,
-	.created = emit_created,
-	.progress = stream_progress,
-	.started = stream_started,
-	.gap = stream_gap,
-	.sink_write = stream_write,
-	.source_read = stream_read,
-	.cancel_state = host_cancel_state,
-	.cancel_fd = host_cancel_fd,
-	.http = host_http,
-	.random = host_random,
-	.secret = host_secret,
-	.counter = host_counter,
-	.histogram = host_histogram,
-	.changed = host_changed,
-	.alloc = host_alloc,
-	.free = host_free,
+    .struct_size = sizeof(struct berth_host),
+    .abi_major = BERTH_ABI_MAJOR,
+    .abi_minor = BERTH_ABI_MINOR,
+    .log = host_log,
+    .info = host_info,
+    .fail = host_fail,
+    .emit_session = emit_session,
+    .emit_cursor = emit_cursor,
+    .emit_ending = emit_ending,
+    .emit_file = emit_file,
+    .emit_change = emit_change,
+    .emit_token = emit_token,
+    .emit_expiry = emit_expiry,
+    .created = emit_created,
+    .progress = stream_progress,
+    .started = stream_started,
+    .gap = stream_gap,
+    .sink_write = stream_write,
+    .source_read = stream_read,
+    .cancel_state = host_cancel_state,
+    .cancel_fd = host_cancel_fd,
+    .http = host_http,
+    .random = host_random,
+    .secret = host_secret,
+    .counter = host_counter,
+    .histogram = host_histogram,
+    .changed = host_changed,
+    .alloc = host_alloc,
+    .free = host_free,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operation's end means: the one table from a plugin's codes to the host's errors, and the rules about what must have been
- * said. The calling thread, after the plugin returned.
+ * What an operation's end means: the one table from a plugin's codes to the host's errors, and the rules about what
+ * must have been said. The calling thread, after the plugin returned.
  */
 #include "plugin/private.h"
 
@@ -9,29 +9,29 @@ static const struct code_row {
 	int err;
 	const char *word; /* also the reason when the plugin gave none */
 } codes[BERTH_CODE_MAX + 1] = {
-	[BERTH_OK] = {0, "ok"},
-	[BERTH_INVALID] = {ERR_PROVIDER, "invalid"},
-	[BERTH_NOT_FOUND] = {ERR_NOT_FOUND, "not_found"},
-	[BERTH_NOT_STARTED] = {ERR_NOT_STARTED, "not_started"},
-	[BERTH_CONFLICT] = {ERR_CONFLICT, "conflict"},
-	[BERTH_CAPACITY] = {ERR_CAPACITY, "capacity"},
-	[BERTH_QUOTA] = {ERR_QUOTA, "quota"},
-	[BERTH_RATE_LIMITED] = {ERR_RATE_LIMITED, "rate_limited"},
-	[BERTH_UNAUTHENTICATED] = {ERR_PROVIDER_AUTH, "unauthenticated"},
-	[BERTH_FORBIDDEN] = {ERR_PROVIDER_AUTH, "forbidden"},
-	[BERTH_UNAVAILABLE] = {ERR_PROVIDER_UNAVAILABLE, "unavailable"},
-	[BERTH_TIMEOUT] = {ERR_PROVIDER_TIMEOUT, "timeout"},
-	[BERTH_CANCELLED] = {ERR_CANCELLED, "cancelled"},
-	[BERTH_SESSION_LOST] = {ERR_SESSION_GONE, "session_lost"},
-	[BERTH_UNSUPPORTED] = {ERR_UNSUPPORTED, "unsupported"},
-	[BERTH_UNKNOWN] = {ERR_OUTCOME_UNKNOWN, "unknown"},
-	[BERTH_STORAGE_FULL] = {ERR_STORAGE_FULL, "storage_full"},
-	[BERTH_INTERNAL] = {ERR_INTERNAL, "plugin_internal"},
+    [BERTH_OK] = {0, "ok"},
+    [BERTH_INVALID] = {ERR_PROVIDER, "invalid"},
+    [BERTH_NOT_FOUND] = {ERR_NOT_FOUND, "not_found"},
+    [BERTH_NOT_STARTED] = {ERR_NOT_STARTED, "not_started"},
+    [BERTH_CONFLICT] = {ERR_CONFLICT, "conflict"},
+    [BERTH_CAPACITY] = {ERR_CAPACITY, "capacity"},
+    [BERTH_QUOTA] = {ERR_QUOTA, "quota"},
+    [BERTH_RATE_LIMITED] = {ERR_RATE_LIMITED, "rate_limited"},
+    [BERTH_UNAUTHENTICATED] = {ERR_PROVIDER_AUTH, "unauthenticated"},
+    [BERTH_FORBIDDEN] = {ERR_PROVIDER_AUTH, "forbidden"},
+    [BERTH_UNAVAILABLE] = {ERR_PROVIDER_UNAVAILABLE, "unavailable"},
+    [BERTH_TIMEOUT] = {ERR_PROVIDER_TIMEOUT, "timeout"},
+    [BERTH_CANCELLED] = {ERR_CANCELLED, "cancelled"},
+    [BERTH_SESSION_LOST] = {ERR_SESSION_GONE, "session_lost"},
+    [BERTH_UNSUPPORTED] = {ERR_UNSUPPORTED, "unsupported"},
+    [BERTH_UNKNOWN] = {ERR_OUTCOME_UNKNOWN, "unknown"},
+    [BERTH_STORAGE_FULL] = {ERR_STORAGE_FULL, "storage_full"},
+    [BERTH_INTERNAL] = {ERR_INTERNAL, "plugin_internal"},
 };
 
 static const char *const say_words[] = {
-	"a session", "a cursor", "an ending", "a file", "a change", "a token", "an expiry", "created", "progress",
-	"started", "a gap", "output", "data", "source",
+    "a session", "a cursor", "an ending", "a file", "a change", "a token", "an expiry",
+    "created",   "progress", "started",   "a gap",  "output",   "data",    "source",
 };
 
 int32_t call_code_of(int err_code)

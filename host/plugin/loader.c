@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a provider's name to a running plugin: file checks, probe, mapping, init; and the child's side of the probe. Main thread
- * only. Never unmaps what was mapped, and never closes the descriptor it was mapped from.
+ * From a provider's name to a running plugin: file checks, probe, mapping, init; and the child's side of the probe.
+ * Main thread only. Never unmaps what was mapped, and never closes the descriptor it was mapped from.
  */
 #include "plugin/loader.h"
 
@@ -46,7 +46,8 @@ static int resolve(const char *dir, const char *name, char **ret_path, struct er
 	if (errno == ELOOP)
 		return refuse(path, err, "a file", "a loop of symbolic links");
 	if (errno == ENOENT)
-		return err_set(err, ERR_CONFIG, "plugin %s: expected the file of provider \"%s\", got no such file", path, name);
+		return err_set(err, ERR_CONFIG, "plugin %s: expected the file of provider \"%s\", got no such file",
+			       path, name);
 	return err_set(err, ERR_CONFIG, "plugin %s: cannot be found: %s", path, strerror(errno));
 }
 
@@ -54,11 +55,11 @@ static int resolve(const char *dir, const char *name, char **ret_path, struct er
 static int check_owner(const char *path, const char *what, const struct stat *st, struct err *err)
 {
 	if (st->st_uid != 0 && st->st_uid != geteuid())
-		return err_set(err, ERR_CONFIG, "plugin %s: expected %s owned by root or uid %u, got uid %u", path, what,
-			       (unsigned)geteuid(), (unsigned)st->st_uid);
+		return err_set(err, ERR_CONFIG, "plugin %s: expected %s owned by root or uid %u, got uid %u", path,
+			       what, (unsigned)geteuid(), (unsigned)st->st_uid);
 	if (st->st_mode & (S_IWGRP | S_IWOTH))
-		return err_set(err, ERR_CONFIG, "plugin %s: expected %s that only its owner may write, got mode %04o", path, what,
-			       (unsigned)(st->st_mode & 07777));
+		return err_set(err, ERR_CONFIG, "plugin %s: expected %s that only its owner may write, got mode %04o",
+			       path, what, (unsigned)(st->st_mode & 07777));
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations, one function each: check what the host promises the plugin, begin, call, end. The call's own thread; may
- * block until the call's deadline and, when the plugin misbehaves, longer.
+ * The operations, one function each: check what the host promises the plugin, begin, call, end. The call's own thread;
+ * may block until the call's deadline and, when the plugin misbehaves, longer.
  */
 #include "plugin/private.h"
 
@@ -36,7 +36,9 @@ static int make_identity(struct berth_identity *ret, struct ident *ident, const 
 	if (rc)
 		return rc;
 	*ret = (struct berth_identity){
-		.struct_size = sizeof(*ret), .workspace_id = str(ident->workspace), .task_id = str(ident->task),
+	    .struct_size = sizeof(*ret),
+	    .workspace_id = str(ident->workspace),
+	    .task_id = str(ident->task),
 	};
 	return 0;
 }

@@ -14,8 +14,8 @@
 #define CALL_MAGIC 0x63616c6cu
 #define CALL_STUCK_AFTER_MS 1000
 #define PLUGIN_LIMIT_OPEN_MS 30000
-/* Debug builds look after every call whether the process was changed; it costs a few system calls. (Assertions, and so NDEBUG,
- * are no sign of a debug build here.) */
+/* Debug builds look after every call whether the process was changed; it costs a few system calls. (Assertions, and so
+ * NDEBUG, are no sign of a debug build here.) */
 #ifndef __OPTIMIZE__
 #define PLUGIN_GUARD_CALLS 1
 #endif
@@ -29,8 +29,8 @@ struct metric_state {
 };
 
 struct target_state {
-	struct lock lock; /* LOCK_TARGET: everything down to `why` */
-	struct cond cond; /* a call left, or one was cancelled while it waits its turn */
+	struct lock lock;    /* LOCK_TARGET: everything down to `why` */
+	struct cond cond;    /* a call left, or one was cancelled while it waits its turn */
 	struct call *inside; /* list of the calls that are in the plugin now */
 	unsigned running;    /* slots of the bulkhead taken: inside, or waiting their turn */
 	unsigned stuck;
@@ -74,9 +74,30 @@ enum {
 };
 
 enum op_kind {
-	OP_OPEN, OP_CHECK, OP_FIND, OP_LIST, OP_PROVISION, OP_AWAIT_READY, OP_ASSIGN, OP_INSPECT, OP_EXECUTE, OP_REATTACH,
-	OP_FORGET, OP_SEND_SIGNAL, OP_FILE_READ, OP_FILE_WRITE, OP_FILE_STAT, OP_FILE_LIST, OP_FILE_REMOVE, OP_FILE_MOVE,
-	OP_IMPORT, OP_EXPORT, OP_MARK, OP_CHANGES, OP_RENEW, OP_RELEASE,
+	OP_OPEN,
+	OP_CHECK,
+	OP_FIND,
+	OP_LIST,
+	OP_PROVISION,
+	OP_AWAIT_READY,
+	OP_ASSIGN,
+	OP_INSPECT,
+	OP_EXECUTE,
+	OP_REATTACH,
+	OP_FORGET,
+	OP_SEND_SIGNAL,
+	OP_FILE_READ,
+	OP_FILE_WRITE,
+	OP_FILE_STAT,
+	OP_FILE_LIST,
+	OP_FILE_REMOVE,
+	OP_FILE_MOVE,
+	OP_IMPORT,
+	OP_EXPORT,
+	OP_MARK,
+	OP_CHANGES,
+	OP_RENEW,
+	OP_RELEASE,
 };
 
 struct op {
@@ -97,8 +118,8 @@ struct call {
 	int64_t deadline_ns;
 	struct call_sink sink;
 	char request_id[64];
-	struct call *prev, *next; /* target_state.inside */
-	bool stuck;               /* under the target's lock */
+	struct call *prev, *next;            /* target_state.inside */
+	bool stuck;                          /* under the target's lock */
 	const struct berth_identity *wanted; /* find, assign: what must come back */
 
 	struct lock lock; /* LOCK_CALL: cancel_fd and violation */
@@ -148,7 +169,8 @@ struct target *target_new(const struct conf_target *conf);
 void target_free(struct target *target);
 /* The thresholds of target_health, under the lock. */
 unsigned target_stuck_limit(const struct target *target);
-int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms, struct err *err);
+int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms,
+		struct err *err);
 /* False when close did not come back; the target must then stay as it is. */
 bool target_close(struct target *target, int64_t deadline_ns);
 void target_refuse(struct target *target, const char *why);

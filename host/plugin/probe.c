@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parent's side of a probe: starts the child with the already opened file, waits at most the limit, and turns whatever
- * became of it into one sentence. Main thread at start. Never trusts what the child wrote: it ran foreign code.
+ * The parent's side of a probe: starts the child with the already opened file, waits at most the limit, and turns
+ * whatever became of it into one sentence. Main thread at start. Never trusts what the child wrote: it ran foreign
+ * code.
  */
 #include "plugin/probe.h"
 
@@ -71,8 +72,9 @@ static int spawn_child(struct child *child, const char *program, int fd, const c
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setpgroup(&attr, 0); /* so that what it starts is killed with it */
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-	rc = argv[0] && argv[1] && argv[3] && argv[4] ? posix_spawn(&child->pid, program, &actions, &attr, argv, environ) :
-							ENOMEM;
+	rc = argv[0] && argv[1] && argv[3] && argv[4]
+		 ? posix_spawn(&child->pid, program, &actions, &attr, argv, environ)
+		 : ENOMEM;
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);
 	free(argv[0]);
@@ -124,8 +126,9 @@ static bool wait_child(struct child *child, int64_t deadline_ns)
 {
 	for (;;) {
 		struct pollfd fds[] = {
-			{.fd = child->out[0], .events = POLLIN}, {.fd = child->err[0], .events = POLLIN},
-			{.fd = child->pidfd, .events = POLLIN},
+		    {.fd = child->out[0], .events = POLLIN},
+		    {.fd = child->err[0], .events = POLLIN},
+		    {.fd = child->pidfd, .events = POLLIN},
 		};
 		int64_t left = clock_left_ms(deadline_ns);
 		int rc = poll(fds, 3, left > 1000000 ? 1000000 : (int)left);
@@ -141,7 +144,8 @@ static bool wait_child(struct child *child, int64_t deadline_ns)
 	}
 }
 
-static const char *const steps[] = {"the start of the probe", "loading", "its entry", "init", "fini", "the end of the probe"};
+static const char *const steps[] = {"the start of the probe", "loading", "its entry", "init", "fini",
+				    "the end of the probe"};
 
 static const char *step_word(const struct child *child)
 {
@@ -165,8 +169,8 @@ static int judge(struct child *child, int status, int64_t limit_ms, const char *
 		return 0;
 	if (child->line_len && strncmp(child->line, "ok ", 3))
 		return err_set(err, ERR_CONFIG, "%s", child->line);
-	return err_set(err, ERR_CONFIG, "plugin %s: ended the process in %s with exit status %d%s%s", path, step_word(child),
-		       WEXITSTATUS(status), sep, child->tail);
+	return err_set(err, ERR_CONFIG, "plugin %s: ended the process in %s with exit status %d%s%s", path,
+		       step_word(child), WEXITSTATUS(status), sep, child->tail);
 }
 
 static int open_pipes(struct child *child)

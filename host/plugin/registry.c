@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All targets of the configuration and the plugins behind them. Built and closed on the main thread, constant in between. A target
- * whose call or close does not come back stays as it is, with its plugin: freeing it would pull the ground from under a
- * running thread.
+ * All targets of the configuration and the plugins behind them. Built and closed on the main thread, constant in
+ * between. A target whose call or close does not come back stays as it is, with its plugin: freeing it would pull the
+ * ground from under a running thread.
  */
 #include "plugin/target.h"
 
@@ -16,7 +16,7 @@ struct plugin_set {
 		struct plugin *plugin; /* NULL: refused */
 		struct err err;
 		bool kept; /* a target of it did not close */
-	} *entries;
+	} * entries;
 	size_t count;
 	struct watchdog *watchdog;
 #ifdef PLUGIN_GUARD_CALLS

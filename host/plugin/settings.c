@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A target's `config` group against the option table of its plugin: every key known, every value of its type, defaults filled
- * in. Main thread at start; constant afterwards. Secrets stay where they are: only their source is kept.
+ * A target's `config` group against the option table of its plugin: every key known, every value of its type, defaults
+ * filled in. Main thread at start; constant afterwards. Secrets stay where they are: only their source is kept.
  */
 #include "plugin/private.h"
 
 static const uint32_t abi_types[] = {
-	[OPTION_STRING] = BERTH_OPTION_STRING,   [OPTION_INTEGER] = BERTH_OPTION_INTEGER,
-	[OPTION_BOOLEAN] = BERTH_OPTION_BOOLEAN, [OPTION_DURATION] = BERTH_OPTION_DURATION,
-	[OPTION_SIZE] = BERTH_OPTION_SIZE,       [OPTION_FLOAT] = BERTH_OPTION_FLOAT,
+    [OPTION_STRING] = BERTH_OPTION_STRING,   [OPTION_INTEGER] = BERTH_OPTION_INTEGER,
+    [OPTION_BOOLEAN] = BERTH_OPTION_BOOLEAN, [OPTION_DURATION] = BERTH_OPTION_DURATION,
+    [OPTION_SIZE] = BERTH_OPTION_SIZE,       [OPTION_FLOAT] = BERTH_OPTION_FLOAT,
 };
 
 static const struct conf_pair *find_pair(const struct conf_target *conf, const char *key)
@@ -28,8 +28,8 @@ static int check_known(const struct target *target, const struct plugin *plugin,
 		while (row->key && strcmp(row->key, pair->key))
 			row++;
 		if (!row->key)
-			return err_set(err, ERR_CONFIG, "%s: config.%s: is not an option of provider %s", pair->where, pair->key,
-				       plugin->name);
+			return err_set(err, ERR_CONFIG, "%s: config.%s: is not an option of provider %s", pair->where,
+				       pair->key, plugin->name);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes and live notices of a running call: output, input, started, gaps, progress. On the call's own thread, inside the
- * plugin's operation; the receiver may block, which is the back-pressure.
+ * Bytes and live notices of a running call: output, input, started, gaps, progress. On the call's own thread, inside
+ * the plugin's operation; the receiver may block, which is the back-pressure.
  */
 #include "plugin/private.h"
 
@@ -47,7 +47,8 @@ int32_t stream_started(struct berth_call *abi, const struct berth_str *handle)
 		call_violate(call, "passed NULL for a handle");
 		return BERTH_INTERNAL;
 	}
-	return call->sink.started ? pass_on(call, call->sink.started(call->sink.arg, handle->ptr, handle->len)) : BERTH_OK;
+	return call->sink.started ? pass_on(call, call->sink.started(call->sink.arg, handle->ptr, handle->len))
+				  : BERTH_OK;
 }
 
 int32_t stream_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One target: its private folder, open and close of its instance, health, metrics. open and close run on a thread of their own
- * so that one which hangs costs its target and not the start; they are serial per target. Readers may be any thread.
+ * One target: its private folder, open and close of its instance, health, metrics. open and close run on a thread of
+ * their own so that one which hangs costs its target and not the start; they are serial per target. Readers may be any
+ * thread.
  */
 #include "plugin/target.h"
 
@@ -95,8 +96,11 @@ static void read_metric(const struct berth_metric *desc, struct metric_state *me
 	uint64_t bits = atomic_load_explicit(&metric->sum_bits, memory_order_relaxed), total = 0;
 
 	*ret = (struct target_metric){
-		.name = desc->name, .unit = desc->unit, .doc = desc->doc, .histogram = desc->type == BERTH_METRIC_HISTOGRAM,
-		.count = atomic_load_explicit(&metric->count, memory_order_relaxed),
+	    .name = desc->name,
+	    .unit = desc->unit,
+	    .doc = desc->doc,
+	    .histogram = desc->type == BERTH_METRIC_HISTOGRAM,
+	    .count = atomic_load_explicit(&metric->count, memory_order_relaxed),
 	};
 	memcpy(&ret->sum, &bits, sizeof(ret->sum));
 	for (size_t i = 0; i < TARGET_BUCKETS; i++) {
@@ -124,8 +128,8 @@ static int make_dir(const char *path, struct err *err)
 	if (lstat(path, &st) || !S_ISDIR(st.st_mode))
 		return err_set(err, ERR_CONFIG, "%s: expected a folder, got another kind of file", path);
 	if (st.st_uid != geteuid() || (st.st_mode & 077))
-		return err_set(err, ERR_CONFIG, "%s: expected a folder of uid %u with mode 0700, got uid %u, mode %04o", path,
-			       (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
+		return err_set(err, ERR_CONFIG, "%s: expected a folder of uid %u with mode 0700, got uid %u, mode %04o",
+			       path, (unsigned)geteuid(), (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
 	return 0;
 }
 
@@ -194,10 +198,15 @@ static struct job *make_job(struct target *target, struct plugin *plugin, const 
 	job->call = call_new(target, clock_after_ms(limit_ms), NULL);
 	job->info.struct_size = sizeof(job->info);
 	job->args = (struct berth_open_args){
-		.struct_size = sizeof(job->args), .target = (struct berth_target *)(void *)target,
-		.name = str(target->conf->name), .deployment = str(conf->deployment), .region = str(target->conf->region),
-		.data_dir = str(ts->data_dir), .helper_dir = str(conf->helper_dir), .options = ts->options,
-		.option_count = ts->option_count,
+	    .struct_size = sizeof(job->args),
+	    .target = (struct berth_target *)(void *)target,
+	    .name = str(target->conf->name),
+	    .deployment = str(conf->deployment),
+	    .region = str(target->conf->region),
+	    .data_dir = str(ts->data_dir),
+	    .helper_dir = str(conf->helper_dir),
+	    .options = ts->options,
+	    .option_count = ts->option_count,
 	};
 	if (!job->call) {
 		free(job);
@@ -235,13 +244,15 @@ static int take_info(struct target *target, const struct plugin *plugin, const s
 			       target->conf->name, (unsigned long long)plugin->desc.capabilities,
 			       (unsigned long long)capabilities);
 	if (info->create_settle_ms < 0 || info->isolation > BERTH_ISOLATION_MICROVM)
-		return err_set(err, ERR_CONFIG, "target %s: got settle time %lld and isolation %u from open", target->conf->name,
-			       (long long)info->create_settle_ms, info->isolation);
+		return err_set(err, ERR_CONFIG, "target %s: got settle time %lld and isolation %u from open",
+			       target->conf->name, (long long)info->create_settle_ms, info->isolation);
 	if (info->isolation < wanted)
-		return err_set(err, ERR_CONFIG, "target %s: expected isolation %s, its provider gives %s", target->conf->name,
-			       isolation_words[wanted], info->isolation ? isolation_words[info->isolation] : "none it names");
+		return err_set(err, ERR_CONFIG, "target %s: expected isolation %s, its provider gives %s",
+			       target->conf->name, isolation_words[wanted],
+			       info->isolation ? isolation_words[info->isolation] : "none it names");
 	if ((capabilities & BERTH_CAP_NATIVE_POOL) && target->conf->warm)
-		return err_set(err, ERR_CONFIG, "target %s: expected warm 0, its provider keeps warm sessions itself, got %lld",
+		return err_set(err, ERR_CONFIG,
+			       "target %s: expected warm 0, its provider keeps warm sessions itself, got %lld",
 			       target->conf->name, (long long)target->conf->warm);
 	target->capabilities = capabilities;
 	target->create_settle_ms = info->create_settle_ms;
@@ -285,8 +296,9 @@ static int open_instance(struct target *target, struct plugin *plugin, const str
 	if (!run_job(job, "open", open_main, job->call->deadline_ns)) {
 		target->plugin = NULL;
 		target->state->lost = true;
-		return err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: open of plugin %s did not come back within %lld ms",
-			       target->conf->name, plugin->name, (long long)limit_ms);
+		return err_set(err, ERR_PROVIDER_TIMEOUT,
+			       "target %s: open of plugin %s did not come back within %lld ms", target->conf->name,
+			       plugin->name, (long long)limit_ms);
 	}
 	rc = call_judge(job->call, job->code, err);
 	if (!rc) {
@@ -302,7 +314,8 @@ static int open_instance(struct target *target, struct plugin *plugin, const str
 	return rc;
 }
 
-int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms, struct err *err)
+int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms,
+		struct err *err)
 {
 	struct target_state *ts = target->state;
 	int rc = settings_build(target, plugin, err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checks of a descriptor, as found in memory. Pure: reads what the descriptor points to, calls nothing in it. Copies the
- * smaller of the two sizes of each struct and zeroes the rest. Strings are read only up to their limits.
+ * The checks of a descriptor, as found in memory. Pure: reads what the descriptor points to, calls nothing in it.
+ * Copies the smaller of the two sizes of each struct and zeroes the rest. Strings are read only up to their limits.
  */
 #include "plugin/loader.h"
 
@@ -44,13 +44,14 @@ static int check_numbers(const struct check *check, const struct berth_provider 
 	if (found->magic != BERTH_PROVIDER_MAGIC)
 		return refuse(check, "expected the magic word %08x, got %08x", BERTH_PROVIDER_MAGIC, found->magic);
 	if (found->abi_major != BERTH_ABI_MAJOR)
-		return refuse(check, "expected ABI %d.x, got %u.%u", BERTH_ABI_MAJOR, found->abi_major, found->abi_minor);
+		return refuse(check, "expected ABI %d.x, got %u.%u", BERTH_ABI_MAJOR, found->abi_major,
+			      found->abi_minor);
 	if (found->abi_minor > BERTH_ABI_MINOR)
 		return refuse(check, "expected ABI %d.%d or lower, needs %u.%u", BERTH_ABI_MAJOR, BERTH_ABI_MINOR,
 			      found->abi_major, found->abi_minor);
 	if (found->struct_size < PROVIDER_SIZE_1_0 || found->struct_size > SIZE_MAX_SANE)
-		return refuse(check, "expected a descriptor of at least %zu bytes, got struct_size %u", PROVIDER_SIZE_1_0,
-			      found->struct_size);
+		return refuse(check, "expected a descriptor of at least %zu bytes, got struct_size %u",
+			      PROVIDER_SIZE_1_0, found->struct_size);
 	if (found->flags)
 		return refuse(check, "expected flags 0, got %#x", found->flags);
 	for (size_t i = 0; i < sizeof(found->reserved) / sizeof(*found->reserved); i++)
@@ -97,22 +98,43 @@ static int check_names(const struct check *check, const struct berth_provider *d
 	return 0;
 }
 
-#define OP(field, capability) {#field, offsetof(struct berth_ops, field), capability}
+#define OP(field, capability)                                                                                          \
+	{                                                                                                              \
+#field, offsetof(struct berth_ops, field), capability                                                  \
+	}
 static const struct op_rule {
 	const char *name;
 	size_t off;
 	uint64_t capability; /* 0: every provider has it */
 } op_rules[] = {
-	OP(open, 0), OP(close, 0), OP(find, 0), OP(list, 0), OP(provision, 0), OP(await_ready, 0), OP(inspect, 0),
-	OP(execute, 0), OP(file_read, 0), OP(file_write, 0), OP(file_stat, 0), OP(file_list, 0), OP(file_remove, 0),
-	OP(file_move, 0), OP(release, 0),
-	OP(reattach, BERTH_CAP_REATTACH), OP(forget, BERTH_CAP_REATTACH), OP(send_signal, BERTH_CAP_SIGNAL),
-	OP(import_tar, BERTH_CAP_BULK), OP(export_tar, BERTH_CAP_BULK), OP(mark, BERTH_CAP_CHANGES),
-	OP(changes, BERTH_CAP_CHANGES), OP(renew, BERTH_CAP_RENEW), OP(assign, BERTH_CAP_ASSIGN_TAGS),
+    OP(open, 0),
+    OP(close, 0),
+    OP(find, 0),
+    OP(list, 0),
+    OP(provision, 0),
+    OP(await_ready, 0),
+    OP(inspect, 0),
+    OP(execute, 0),
+    OP(file_read, 0),
+    OP(file_write, 0),
+    OP(file_stat, 0),
+    OP(file_list, 0),
+    OP(file_remove, 0),
+    OP(file_move, 0),
+    OP(release, 0),
+    OP(reattach, BERTH_CAP_REATTACH),
+    OP(forget, BERTH_CAP_REATTACH),
+    OP(send_signal, BERTH_CAP_SIGNAL),
+    OP(import_tar, BERTH_CAP_BULK),
+    OP(export_tar, BERTH_CAP_BULK),
+    OP(mark, BERTH_CAP_CHANGES),
+    OP(changes, BERTH_CAP_CHANGES),
+    OP(renew, BERTH_CAP_RENEW),
+    OP(assign, BERTH_CAP_ASSIGN_TAGS),
 };
 
 static const char *const capability_words[] = {
-	"THREADSAFE", "REATTACH", "SIGNAL", "BULK", "CHANGES", "RENEW", "ASSIGN_TAGS", "NATIVE_POOL", "IDEMPOTENT_EXEC",
+    "THREADSAFE", "REATTACH", "SIGNAL", "BULK", "CHANGES", "RENEW", "ASSIGN_TAGS", "NATIVE_POOL", "IDEMPOTENT_EXEC",
 };
 
 static bool has_op(const struct berth_ops *ops, size_t off)
@@ -123,7 +145,8 @@ static bool has_op(const struct berth_ops *ops, size_t off)
 	return op != NULL;
 }
 
-static int check_ops(const struct check *check, const struct berth_ops *found, uint64_t capabilities, struct berth_ops *ret)
+static int check_ops(const struct check *check, const struct berth_ops *found, uint64_t capabilities,
+		     struct berth_ops *ret)
 {
 	if (found->struct_size < OPS_SIZE_LEAST || found->struct_size > SIZE_MAX_SANE)
 		return refuse(check, "expected an operation table of about %zu bytes, got struct_size %u", sizeof(*ret),
@@ -147,9 +170,9 @@ static int check_ops(const struct check *check, const struct berth_ops *found, u
 }
 
 static const enum option_type option_types[] = {
-	[BERTH_OPTION_STRING] = OPTION_STRING,   [BERTH_OPTION_INTEGER] = OPTION_INTEGER,
-	[BERTH_OPTION_BOOLEAN] = OPTION_BOOLEAN, [BERTH_OPTION_DURATION] = OPTION_DURATION,
-	[BERTH_OPTION_SIZE] = OPTION_SIZE,       [BERTH_OPTION_FLOAT] = OPTION_FLOAT,
+    [BERTH_OPTION_STRING] = OPTION_STRING,   [BERTH_OPTION_INTEGER] = OPTION_INTEGER,
+    [BERTH_OPTION_BOOLEAN] = OPTION_BOOLEAN, [BERTH_OPTION_DURATION] = OPTION_DURATION,
+    [BERTH_OPTION_SIZE] = OPTION_SIZE,       [BERTH_OPTION_FLOAT] = OPTION_FLOAT,
 };
 
 static int check_option(const struct check *check, const struct berth_option *found, size_t at, struct option_row *ret)
@@ -161,7 +184,8 @@ static int check_option(const struct check *check, const struct berth_option *fo
 		return refuse(check, "option %zu: expected at least %zu bytes, got struct_size %u", at, OPTION_SIZE_1_0,
 			      found->struct_size);
 	if (!is_key(found->key, KEY_LEN_MAX))
-		return refuse(check, "option %zu: expected a key of [a-z0-9_], got %s", at, found->key ? "another text" : "NULL");
+		return refuse(check, "option %zu: expected a key of [a-z0-9_], got %s", at,
+			      found->key ? "another text" : "NULL");
 	if (found->type < BERTH_OPTION_STRING || found->type > BERTH_OPTION_FLOAT)
 		return refuse(check, "option %s: expected a type of 1 to 6, got %u", found->key, found->type);
 	if (!is_text(found->doc, DOC_LEN_MAX))
@@ -169,14 +193,19 @@ static int check_option(const struct check *check, const struct berth_option *fo
 	if (found->required > 1 || found->secret > 1)
 		return refuse(check, "option %s: expected required and secret 0 or 1", found->key);
 	if (found->secret && found->type != BERTH_OPTION_STRING)
-		return refuse(check, "option %s: expected a secret of type STRING, got type %u", found->key, found->type);
+		return refuse(check, "option %s: expected a secret of type STRING, got type %u", found->key,
+			      found->type);
 	if (found->secret && found->default_text)
 		return refuse(check, "option %s: expected a secret without default", found->key);
 	if (found->default_text && strnlen(found->default_text, DOC_LEN_MAX + 1) > DOC_LEN_MAX)
 		return refuse(check, "option %s: expected a default of at most %d bytes", found->key, DOC_LEN_MAX);
 	*ret = (struct option_row){
-		.key = found->key, .type = option_types[found->type], .off = SIZE_MAX, .default_text = found->default_text,
-		.flags = (found->required ? OPTION_REQUIRED : 0) | (found->secret ? OPTION_SECRET : 0), .doc = found->doc,
+	    .key = found->key,
+	    .type = option_types[found->type],
+	    .off = SIZE_MAX,
+	    .default_text = found->default_text,
+	    .flags = (found->required ? OPTION_REQUIRED : 0) | (found->secret ? OPTION_SECRET : 0),
+	    .doc = found->doc,
 	};
 	if (!found->default_text)
 		return 0;
@@ -222,12 +251,13 @@ static int check_metrics(const struct check *check, const struct berth_metric *c
 		if (count == METRICS_MAX)
 			return refuse(check, "expected at most %d metrics, got more", METRICS_MAX);
 		if (metric->struct_size < METRIC_SIZE_1_0 || metric->struct_size > SIZE_MAX_SANE)
-			return refuse(check, "metric %zu: expected at least %zu bytes, got struct_size %u", count, METRIC_SIZE_1_0,
-				      metric->struct_size);
+			return refuse(check, "metric %zu: expected at least %zu bytes, got struct_size %u", count,
+				      METRIC_SIZE_1_0, metric->struct_size);
 		if (!is_key(metric->name, KEY_LEN_MAX))
 			return refuse(check, "metric %zu: expected a name of [a-z0-9_]", count);
 		if (metric->type != BERTH_METRIC_COUNTER && metric->type != BERTH_METRIC_HISTOGRAM)
-			return refuse(check, "metric %s: expected a type of 1 to 2, got %u", metric->name, metric->type);
+			return refuse(check, "metric %s: expected a type of 1 to 2, got %u", metric->name,
+				      metric->type);
 		if (!is_text(metric->doc, DOC_LEN_MAX))
 			return refuse(check, "metric %s: expected a sentence in doc, got none", metric->name);
 		for (size_t i = 0; i < count; i++)
@@ -255,7 +285,8 @@ int loader_validate(const struct berth_provider *found, const char *path, const 
 		return rc;
 	memcpy(&desc, found, found->struct_size < sizeof(desc) ? found->struct_size : sizeof(desc));
 	if ((rc = check_names(&check, &desc)) || (rc = check_ops(&check, desc.ops, desc.capabilities, &ops)) ||
-	    (rc = check_metrics(&check, desc.metrics, &metrics)) || (rc = check_options(&check, desc.options, &options)))
+	    (rc = check_metrics(&check, desc.metrics, &metrics)) ||
+	    (rc = check_options(&check, desc.options, &options)))
 		return rc;
 	snprintf(ret->name, sizeof(ret->name), "%s", desc.name);
 	ret->magic = PLUGIN_MAGIC;

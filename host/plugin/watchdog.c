@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread that notices calls which have not come back a second after their deadline. It only counts and names them: a
- * stuck call keeps its thread, and its slot in the bulkhead, until it returns. Takes one target's lock at a time.
+ * One thread that notices calls which have not come back a second after their deadline. It only counts and names them:
+ * a stuck call keeps its thread, and its slot in the bulkhead, until it returns. Takes one target's lock at a time.
  */
 #include "plugin/private.h"
 

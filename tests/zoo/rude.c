@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Misbehaves on demand: the session's ref (or the cursor, pool key, task id) names the rule to break. One file for what breaks in
- * operations, because each needs a host around it.
+ * Misbehaves on demand: the session's ref (or the cursor, pool key, task id) names the rule to break. One file for what
+ * breaks in operations, because each needs a host around it.
  */
 #define ZOO_NAME "rude"
 #include <berth/provider.h>
@@ -38,19 +38,21 @@ static int32_t rude_file_list(void *inst, struct berth_call *call, const struct 
 			      const struct berth_str *path, uint32_t flags);
 static int32_t rude_release(void *inst, struct berth_call *call, const struct berth_session *session);
 
-#define OPTION(name, type_, default_, secret_) \
-	{.struct_size = sizeof(struct berth_option), .type = type_, .key = name, .default_text = default_, .secret = secret_, \
-	 .doc = "For a test."}
+#define OPTION(name, type_, default_, secret_)                                                                         \
+	{                                                                                                              \
+		.struct_size = sizeof(struct berth_option), .type = type_, .key = name, .default_text = default_,      \
+		.secret = secret_, .doc = "For a test."                                                                \
+	}
 static const struct berth_option option_rows[] = {
-	OPTION("gate", BERTH_OPTION_INTEGER, NULL, 0), /* address of two semaphores: here it is, let it go */
-	OPTION("wait", BERTH_OPTION_DURATION, "90s", 0), OPTION("room", BERTH_OPTION_SIZE, "1MiB", 0),
-	OPTION("api_key", BERTH_OPTION_STRING, NULL, 1), OPTION("loud", BERTH_OPTION_BOOLEAN, NULL, 0),
+    OPTION("gate", BERTH_OPTION_INTEGER, NULL, 0), /* address of two semaphores: here it is, let it go */
+    OPTION("wait", BERTH_OPTION_DURATION, "90s", 0), OPTION("room", BERTH_OPTION_SIZE, "1MiB", 0),
+    OPTION("api_key", BERTH_OPTION_STRING, NULL, 1), OPTION("loud", BERTH_OPTION_BOOLEAN, NULL, 0),
 };
-static const struct berth_option *const options[] = {&option_rows[0], &option_rows[1], &option_rows[2], &option_rows[3],
-						     &option_rows[4], NULL};
+static const struct berth_option *const options[] = {&option_rows[0], &option_rows[1], &option_rows[2],
+						     &option_rows[3], &option_rows[4], NULL};
 static const struct berth_metric metric_rows[] = {
-	{sizeof(struct berth_metric), BERTH_METRIC_COUNTER, "calls", "", "Calls seen."},
-	{sizeof(struct berth_metric), BERTH_METRIC_HISTOGRAM, "seconds", "seconds", "Time taken."},
+    {sizeof(struct berth_metric), BERTH_METRIC_COUNTER, "calls", "", "Calls seen."},
+    {sizeof(struct berth_metric), BERTH_METRIC_HISTOGRAM, "seconds", "seconds", "Time taken."},
 };
 static const struct berth_metric *const metrics[] = {&metric_rows[0], &metric_rows[1], NULL};
 
@@ -290,7 +292,8 @@ static int32_t rude_execute(void *inst, struct berth_call *call, const struct be
 		return BERTH_UNAVAILABLE;
 	}
 	if (is(session->ref, "bad-exit")) {
-		struct berth_ending ending = {.struct_size = sizeof(ending), .kind = BERTH_ENDING_EXIT, .exit_code = 256};
+		struct berth_ending ending = {
+		    .struct_size = sizeof(ending), .kind = BERTH_ENDING_EXIT, .exit_code = 256};
 
 		return host->emit_ending(call, &ending);
 	}

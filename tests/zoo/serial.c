@@ -13,8 +13,8 @@ static int32_t serial_execute(void *inst, struct berth_call *call, const struct 
 			      const struct berth_command *command);
 static int32_t serial_open(const struct berth_open_args *args, struct berth_call *call, void **ret_inst,
 			   struct berth_instance_info *ret_info);
-static const struct berth_option gate_row = {.struct_size = sizeof(gate_row), .type = BERTH_OPTION_INTEGER, .key = "gate",
-					     .doc = "Address of two semaphores."};
+static const struct berth_option gate_row = {
+    .struct_size = sizeof(gate_row), .type = BERTH_OPTION_INTEGER, .key = "gate", .doc = "Address of two semaphores."};
 static const struct berth_option *const options[] = {&gate_row, NULL};
 #include "zoo.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A whole, well-behaved provider in a header. Each animal of the zoo is a file that defines its name, overrides the one thing it
- * gets wrong, and includes this.
+ * A whole, well-behaved provider in a header. Each animal of the zoo is a file that defines its name, overrides the one
+ * thing it gets wrong, and includes this.
  */
 #ifndef ZOO_H
 #define ZOO_H
@@ -75,8 +75,11 @@ UNUSED static void zoo_close(void *inst)
 UNUSED static struct berth_session_info zoo_session(struct berth_str ref)
 {
 	return (struct berth_session_info){
-		.struct_size = sizeof(struct berth_session_info), .phase = BERTH_PHASE_READY, .ref = ref,
-		.root = zoo_str("/work"), .isolation = BERTH_ISOLATION_NONE,
+	    .struct_size = sizeof(struct berth_session_info),
+	    .phase = BERTH_PHASE_READY,
+	    .ref = ref,
+	    .root = zoo_str("/work"),
+	    .isolation = BERTH_ISOLATION_NONE,
 	};
 }
 
@@ -119,7 +122,9 @@ UNUSED static int32_t zoo_execute(void *inst, struct berth_call *call, const str
 				  const struct berth_command *command)
 {
 	struct berth_ending ending = {
-		.struct_size = sizeof(ending), .kind = BERTH_ENDING_EXIT, .quiescent = BERTH_QUIESCENT_YES,
+	    .struct_size = sizeof(ending),
+	    .kind = BERTH_ENDING_EXIT,
+	    .quiescent = BERTH_QUIESCENT_YES,
 	};
 
 	(void)inst;
@@ -157,7 +162,10 @@ UNUSED static int32_t zoo_file_stat(void *inst, struct berth_call *call, const s
 				    const struct berth_str *path)
 {
 	struct berth_file_info info = {
-		.struct_size = sizeof(info), .kind = BERTH_FILE_REGULAR, .path = *path, .mode = 0644,
+	    .struct_size = sizeof(info),
+	    .kind = BERTH_FILE_REGULAR,
+	    .path = *path,
+	    .mode = 0644,
 	};
 
 	(void)inst;
@@ -234,40 +242,40 @@ UNUSED static int32_t zoo_release(void *inst, struct berth_call *call, const str
 #endif
 
 static const struct berth_ops zoo_ops = {
-	.struct_size = sizeof(struct berth_ops),
-	.open = ZOO_OPEN,
-	.close = zoo_close,
-	.find = ZOO_FIND,
-	.list = ZOO_LIST,
-	.provision = ZOO_PROVISION,
-	.await_ready = ZOO_INSPECT,
-	.inspect = ZOO_INSPECT,
-	.execute = ZOO_EXECUTE,
-	.file_read = zoo_file_read,
-	.file_write = zoo_file_write,
-	.file_stat = zoo_file_stat,
-	.file_list = ZOO_FILE_LIST,
-	.file_remove = zoo_file_remove,
-	.file_move = zoo_file_move,
-	.release = ZOO_RELEASE,
+    .struct_size = sizeof(struct berth_ops),
+    .open = ZOO_OPEN,
+    .close = zoo_close,
+    .find = ZOO_FIND,
+    .list = ZOO_LIST,
+    .provision = ZOO_PROVISION,
+    .await_ready = ZOO_INSPECT,
+    .inspect = ZOO_INSPECT,
+    .execute = ZOO_EXECUTE,
+    .file_read = zoo_file_read,
+    .file_write = zoo_file_write,
+    .file_stat = zoo_file_stat,
+    .file_list = ZOO_FILE_LIST,
+    .file_remove = zoo_file_remove,
+    .file_move = zoo_file_move,
+    .release = ZOO_RELEASE,
 };
 
 static const struct berth_provider zoo_provider UNUSED = {
-	.magic = ZOO_MAGIC,
-	.abi_major = ZOO_MAJOR,
-	.abi_minor = ZOO_MINOR,
-	.struct_size = ZOO_SIZE,
-	.flags = ZOO_FLAGS,
-	.name = ZOO_DESC_NAME,
-	.version = "1.2.3",
-	.build_id = "zoo",
-	.capabilities = ZOO_CAPABILITIES,
-	.init = ZOO_INIT,
-	.fini = ZOO_FINI,
-	.ops = &zoo_ops,
-	.options = ZOO_OPTIONS,
-	.metrics = ZOO_METRICS,
-	.reserved = {ZOO_RESERVED},
+    .magic = ZOO_MAGIC,
+    .abi_major = ZOO_MAJOR,
+    .abi_minor = ZOO_MINOR,
+    .struct_size = ZOO_SIZE,
+    .flags = ZOO_FLAGS,
+    .name = ZOO_DESC_NAME,
+    .version = "1.2.3",
+    .build_id = "zoo",
+    .capabilities = ZOO_CAPABILITIES,
+    .init = ZOO_INIT,
+    .fini = ZOO_FINI,
+    .ops = &zoo_ops,
+    .options = ZOO_OPTIONS,
+    .metrics = ZOO_METRICS,
+    .reserved = {ZOO_RESERVED},
 };
 
 #ifndef ZOO_NO_ENTRY

@@ -77,41 +77,41 @@ static const struct {
 	const char *text;
 	const char *parts[4];
 } refusals[] = {
-	{"nosuch = 1;", {"berth.conf:2", "nosuch", "not a known key"}},
-	{"lease : {\n nosuch = 1; };", {"berth.conf:3", "lease.nosuch", "not a known key"}},
-	{"lease = 5;", {"berth.conf:2", "lease", "expected a group, got an integer"}},
-	{"lease : { active = 5; };", {"berth.conf:2", "lease.active", "expected a duration in quotes", "got an integer"}},
-	{"http : { port = \"80\"; };", {"berth.conf:2", "http.port", "expected an integer, got a text"}},
-	{"http : { port = 65536; };", {"http.port", "0 to 65535", "65536"}},
-	{"http : { port = -1; };", {"http.port", "0 to 65535"}},
-	{"http : { behind_proxy = 1; };", {"http.behind_proxy", "expected true or false"}},
-	{"execution : { spool_max = 5; };", {"execution.spool_max", "expected a size in quotes"}},
-	{"execution : { spool_max = \"5\"; };", {"execution.spool_max", "expected a size with a unit"}},
-	{"log : { level = \"loud\"; };", {"log.level", "debug|info|warn|error", "loud"}},
-	{"state_dir = \"/a\";\nstate_dir = \"/b\";", {"berth.conf:3", "state_dir", "set twice"}},
-	{"lease : { idle = \"1s\"; idle = \"2s\"; };", {"berth.conf:2", "lease.idle", "set twice"}},
-	{"lease : { idle = \"1s\"; };\nlease : { active = \"2s\"; };", {"berth.conf:3", "lease", "set twice"}},
-	{"runner : { queue_max = 5000000000; };", {"berth.conf:2", "runner.queue_max", "suffix L"}},
-	{"runner : { queue_max = 0x7fffffff0; };", {"runner.queue_max", "suffix L"}},
-	{"runner : { queue_max = 99999999999999999999L; };", {"runner.queue_max", "outside 64 bits"}},
-	{"runner : { queue_max = 5000000000L; };", {"runner.queue_max", "1 to 10000000"}},
-	{"state_dir = \"/a\\x00b\";", {"berth.conf:2", "state_dir", "NUL"}},
-	{"state_dir = \"/a", {"berth.conf", "not closed"}},
-	{"state_dir = ;", {"berth.conf:2", "syntax error"}},
-	{"state_dir = \"relative\";", {"state_dir", "absolute path"}},
-	{"@include \"/etc/passwd\"", {"berth.conf:2", "@include", "not an absolute"}},
-	{"@include \"nosuch.conf\"", {"nosuch.conf", "cannot be opened"}},
-	{"@include \"berth.conf\"", {"too deeply"}},
-	{"store : { type = \"redis\"; };", {"store.type", "SQLite only"}},
-	{"objects : { type = \"s3\"; };", {"objects.type", "folder only"}},
-	{"http : { listen = \"0.0.0.0\"; };", {"http.listen", "0.0.0.0", "no TLS", "behind_proxy"}},
-	{"http : { listen = \"::\"; };", {"http.listen", "no TLS"}},
-	{"http : { listen = \"localhost\"; };", {"http.listen", "IPv4 or IPv6 address"}},
-	{"session : { max_age = \"30m\"; };", {"session.max_age", "does not exceed", "30m"}},
-	{"session : { max_age = \"32m\"; };", {"session.max_age", "does not exceed"}},
-	{"execution : { timeout = \"31m\"; };", {"execution.timeout", "above execution.timeout_max"}},
-	{"tokens = 5;", {"tokens", "list of groups"}},
-	{"targets = { };", {"targets", "list of groups"}},
+    {"nosuch = 1;", {"berth.conf:2", "nosuch", "not a known key"}},
+    {"lease : {\n nosuch = 1; };", {"berth.conf:3", "lease.nosuch", "not a known key"}},
+    {"lease = 5;", {"berth.conf:2", "lease", "expected a group, got an integer"}},
+    {"lease : { active = 5; };", {"berth.conf:2", "lease.active", "expected a duration in quotes", "got an integer"}},
+    {"http : { port = \"80\"; };", {"berth.conf:2", "http.port", "expected an integer, got a text"}},
+    {"http : { port = 65536; };", {"http.port", "0 to 65535", "65536"}},
+    {"http : { port = -1; };", {"http.port", "0 to 65535"}},
+    {"http : { behind_proxy = 1; };", {"http.behind_proxy", "expected true or false"}},
+    {"execution : { spool_max = 5; };", {"execution.spool_max", "expected a size in quotes"}},
+    {"execution : { spool_max = \"5\"; };", {"execution.spool_max", "expected a size with a unit"}},
+    {"log : { level = \"loud\"; };", {"log.level", "debug|info|warn|error", "loud"}},
+    {"state_dir = \"/a\";\nstate_dir = \"/b\";", {"berth.conf:3", "state_dir", "set twice"}},
+    {"lease : { idle = \"1s\"; idle = \"2s\"; };", {"berth.conf:2", "lease.idle", "set twice"}},
+    {"lease : { idle = \"1s\"; };\nlease : { active = \"2s\"; };", {"berth.conf:3", "lease", "set twice"}},
+    {"runner : { queue_max = 5000000000; };", {"berth.conf:2", "runner.queue_max", "suffix L"}},
+    {"runner : { queue_max = 0x7fffffff0; };", {"runner.queue_max", "suffix L"}},
+    {"runner : { queue_max = 99999999999999999999L; };", {"runner.queue_max", "outside 64 bits"}},
+    {"runner : { queue_max = 5000000000L; };", {"runner.queue_max", "1 to 10000000"}},
+    {"state_dir = \"/a\\x00b\";", {"berth.conf:2", "state_dir", "NUL"}},
+    {"state_dir = \"/a", {"berth.conf", "not closed"}},
+    {"state_dir = ;", {"berth.conf:2", "syntax error"}},
+    {"state_dir = \"relative\";", {"state_dir", "absolute path"}},
+    {"@include \"/etc/passwd\"", {"berth.conf:2", "@include", "not an absolute"}},
+    {"@include \"nosuch.conf\"", {"nosuch.conf", "cannot be opened"}},
+    {"@include \"berth.conf\"", {"too deeply"}},
+    {"store : { type = \"redis\"; };", {"store.type", "SQLite only"}},
+    {"objects : { type = \"s3\"; };", {"objects.type", "folder only"}},
+    {"http : { listen = \"0.0.0.0\"; };", {"http.listen", "0.0.0.0", "no TLS", "behind_proxy"}},
+    {"http : { listen = \"::\"; };", {"http.listen", "no TLS"}},
+    {"http : { listen = \"localhost\"; };", {"http.listen", "IPv4 or IPv6 address"}},
+    {"session : { max_age = \"30m\"; };", {"session.max_age", "does not exceed", "30m"}},
+    {"session : { max_age = \"32m\"; };", {"session.max_age", "does not exceed"}},
+    {"execution : { timeout = \"31m\"; };", {"execution.timeout", "above execution.timeout_max"}},
+    {"tokens = 5;", {"tokens", "list of groups"}},
+    {"targets = { };", {"targets", "list of groups"}},
 };
 
 static void refused(void **state)
@@ -128,14 +128,14 @@ static void refused(void **state)
 static void accepted(void **state)
 {
 	static const char *const texts[] = {
-		"http : { listen = \"0.0.0.0\"; behind_proxy = true; };",
-		"http : { listen = \"127.8.0.1\"; };",
-		"http : { listen = \"::1\"; };",
-		"http : { listen = \"::ffff:127.0.0.1\"; };",
-		"session : { max_age = \"32m1s\"; };",
-		"# 5000000000\n// 5000000000\n/* 5000000000 \n */ state_dir = \"/5000000000/a b\";",
-		"runner : { queue_max = 10000000L; };",
-		"http = { port = 0x1f90; };",
+	    "http : { listen = \"0.0.0.0\"; behind_proxy = true; };",
+	    "http : { listen = \"127.8.0.1\"; };",
+	    "http : { listen = \"::1\"; };",
+	    "http : { listen = \"::ffff:127.0.0.1\"; };",
+	    "session : { max_age = \"32m1s\"; };",
+	    "# 5000000000\n// 5000000000\n/* 5000000000 \n */ state_dir = \"/5000000000/a b\";",
+	    "runner : { queue_max = 10000000L; };",
+	    "http = { port = 0x1f90; };",
 	};
 
 	(void)state;
@@ -153,21 +153,32 @@ static void t4_lifetimes(void **state)
 		size_t off;
 		bool zero;
 	} rows[] = {
-		{"lease", "active", offsetof(struct conf, lease_active_ms), false},
-		{"lease", "idle", offsetof(struct conf, lease_idle_ms), true},
-		{"gc", "interval", offsetof(struct conf, gc_interval_ms), false},
-		{"lease", "operation_ttl", offsetof(struct conf, operation_ttl_ms), false},
-		{"execution", "claim_ttl", offsetof(struct conf, claim_ttl_ms), false},
-		{"execution", "queue_timeout", offsetof(struct conf, exec_queue_ms), false},
-		{"session", "begin_wait", offsetof(struct conf, begin_wait_ms), false},
+	    {"lease", "active", offsetof(struct conf, lease_active_ms), false},
+	    {"lease", "idle", offsetof(struct conf, lease_idle_ms), true},
+	    {"gc", "interval", offsetof(struct conf, gc_interval_ms), false},
+	    {"lease", "operation_ttl", offsetof(struct conf, operation_ttl_ms), false},
+	    {"execution", "claim_ttl", offsetof(struct conf, claim_ttl_ms), false},
+	    {"execution", "queue_timeout", offsetof(struct conf, exec_queue_ms), false},
+	    {"session", "begin_wait", offsetof(struct conf, begin_wait_ms), false},
 	};
 	static const struct {
 		const char *text;
 		int64_t ms; /* -1: refused; 0: where zero may be */
 	} values[] = {
-		{"\"0\"", 0}, {"\"0s\"", 0}, {"\"-1s\"", -1}, {"\"\"", -1}, {"\"null\"", -1}, {"\"1s\"", 1000}, {"1e9", -1}, {"\"1e9\"", -1},
-		{"\"24h\"", 86400000}, {"\"9223372036854775808ms\"", -1}, {"\"9223372036854775807ms\"", -1}, {"\"367d\"", -1},
-		{"9223372036854775807L", -1}, {"\"1000000000s\"", -1},
+	    {"\"0\"", 0},
+	    {"\"0s\"", 0},
+	    {"\"-1s\"", -1},
+	    {"\"\"", -1},
+	    {"\"null\"", -1},
+	    {"\"1s\"", 1000},
+	    {"1e9", -1},
+	    {"\"1e9\"", -1},
+	    {"\"24h\"", 86400000},
+	    {"\"9223372036854775808ms\"", -1},
+	    {"\"9223372036854775807ms\"", -1},
+	    {"\"367d\"", -1},
+	    {"9223372036854775807L", -1},
+	    {"\"1000000000s\"", -1},
 	};
 	char text[128], key[64];
 
@@ -260,8 +271,8 @@ static void shipped_example(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(defaults), CASE(files_in_order), CASE(refused), CASE(accepted), CASE(t4_lifetimes), CASE(includes),
-		CASE(deployment), CASE(missing_files), CASE(shipped_example),
+	    CASE(defaults), CASE(files_in_order), CASE(refused),       CASE(accepted),        CASE(t4_lifetimes),
+	    CASE(includes), CASE(deployment),     CASE(missing_files), CASE(shipped_example),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,22 +70,22 @@ static void bad_values(void **state)
 	static const struct {
 		const char *name, *value, *part;
 	} cases[] = {
-		{"SANDBOX_TASK_LEASE_TTL", "0", "lease.active"},
-		{"SANDBOX_TASK_LEASE_TTL", "-1h", "lease.active"},
-		{"SANDBOX_TASK_IDLE_TTL", "15", "lease.idle"},
-		{"SANDBOX_TASK_GC_INTERVAL", "0s", "gc.interval"},
-		{"SANDBOX_DEFAULT_EXECUTION_TIMEOUT_SECONDS", "2m", "whole seconds"},
-		{"SANDBOX_DEFAULT_EXECUTION_TIMEOUT_SECONDS", "1e3", "whole seconds"},
-		{"SANDBOX_MAX_EXECUTION_TIMEOUT_SECONDS", "99999999999999999999", "whole seconds"},
-		{"SANDBOX_PROVIDER_PROVISIONING_TIMEOUT", "soon", "session.scheduling"},
-		{"SANDBOX_ALLOW_INTERNET", "maybe", "allow_internet"},
-		{"SANDBOX_PROVIDER_CPU", "a lot", "500m"},
-		{"SANDBOX_PROVIDER_MEMORY", "lots", "512Mi"},
-		{"SANDBOX_REGION", "EU", "region"},
-		{"BERTH_PORT", "http", "http.port"},
-		{"REDIS_URL", "redis://localhost", "SQLite only"},
-		{"SANDBOX_CONTROL_AUTH_SECRET", SECRET_A, "signed execution tokens are not supported yet"},
-		{"SANDBOX_WORKSPACE_PROVIDER", "s3", "not supported yet"},
+	    {"SANDBOX_TASK_LEASE_TTL", "0", "lease.active"},
+	    {"SANDBOX_TASK_LEASE_TTL", "-1h", "lease.active"},
+	    {"SANDBOX_TASK_IDLE_TTL", "15", "lease.idle"},
+	    {"SANDBOX_TASK_GC_INTERVAL", "0s", "gc.interval"},
+	    {"SANDBOX_DEFAULT_EXECUTION_TIMEOUT_SECONDS", "2m", "whole seconds"},
+	    {"SANDBOX_DEFAULT_EXECUTION_TIMEOUT_SECONDS", "1e3", "whole seconds"},
+	    {"SANDBOX_MAX_EXECUTION_TIMEOUT_SECONDS", "99999999999999999999", "whole seconds"},
+	    {"SANDBOX_PROVIDER_PROVISIONING_TIMEOUT", "soon", "session.scheduling"},
+	    {"SANDBOX_ALLOW_INTERNET", "maybe", "allow_internet"},
+	    {"SANDBOX_PROVIDER_CPU", "a lot", "500m"},
+	    {"SANDBOX_PROVIDER_MEMORY", "lots", "512Mi"},
+	    {"SANDBOX_REGION", "EU", "region"},
+	    {"BERTH_PORT", "http", "http.port"},
+	    {"REDIS_URL", "redis://localhost", "SQLite only"},
+	    {"SANDBOX_CONTROL_AUTH_SECRET", SECRET_A, "signed execution tokens are not supported yet"},
+	    {"SANDBOX_WORKSPACE_PROVIDER", "s3", "not supported yet"},
 	};
 
 	(void)state;
@@ -151,8 +151,8 @@ static void several_targets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(reference_names), CASE(provisioning_is_split), CASE(bad_values), CASE(one_target),
-		CASE(provider_makes_a_target), CASE(several_targets),
+	    CASE(reference_names), CASE(provisioning_is_split),   CASE(bad_values),
+	    CASE(one_target),      CASE(provider_makes_a_target), CASE(several_targets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,8 @@ static void p7_pinned(void **state)
 
 static void p7_region_words(void **state)
 {
-	static const char *const bad[] = {IN("a", "EU"), IN("a", " eu "), IN("a", "eu "), IN("a", "e_u"), IN("a", "\xc3\xa9")};
+	static const char *const bad[] = {IN("a", "EU"), IN("a", " eu "), IN("a", "eu "), IN("a", "e_u"),
+					  IN("a", "\xc3\xa9")};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -71,18 +72,18 @@ static void bad_targets(void **state)
 		const char *text;
 		const char *parts[2];
 	} cases[] = {
-		{"name = \"a\";", {"provider: is required"}},
-		{"provider = \"mock\";", {"name: is required"}},
-		{"provider = \"mo/ck\"; name = \"a\";", {"provider: expected lower-case"}},
-		{"provider = \"../x\"; name = \"a\";", {"provider: expected lower-case"}},
-		{"provider = \"mock\"; name = \"../a\";", {"name: expected a letter"}},
-		{"provider = \"mock\"; name = \"a\"; max_operations = 0;", {"max_operations", "1 to 100000"}},
-		{"provider = \"mock\"; name = \"a\"; isolation = \"strong\";", {"isolation", "gvisor"}},
-		{"provider = \"mock\"; name = \"a\"; warm = 3; max_sessions = 2;", {"warm: 3 is above max_sessions"}},
-		{"provider = \"mock\"; name = \"a\"; network = \"x\";", {"10-one.conf:1", "network: is not a known key"}},
-		{"provider = \"mock\"; name = \"a\"; config = 5;", {"config: expected a group"}},
-		{"provider = \"mock\"; name = \"a\"; config : { a = [1, 2]; };", {"config.a: expected a single value"}},
-		{"provider = \"mock\"; name = \"a\"; config : { a : { b = 1; }; };", {"config.a: expected a single value"}},
+	    {"name = \"a\";", {"provider: is required"}},
+	    {"provider = \"mock\";", {"name: is required"}},
+	    {"provider = \"mo/ck\"; name = \"a\";", {"provider: expected lower-case"}},
+	    {"provider = \"../x\"; name = \"a\";", {"provider: expected lower-case"}},
+	    {"provider = \"mock\"; name = \"../a\";", {"name: expected a letter"}},
+	    {"provider = \"mock\"; name = \"a\"; max_operations = 0;", {"max_operations", "1 to 100000"}},
+	    {"provider = \"mock\"; name = \"a\"; isolation = \"strong\";", {"isolation", "gvisor"}},
+	    {"provider = \"mock\"; name = \"a\"; warm = 3; max_sessions = 2;", {"warm: 3 is above max_sessions"}},
+	    {"provider = \"mock\"; name = \"a\"; network = \"x\";", {"10-one.conf:1", "network: is not a known key"}},
+	    {"provider = \"mock\"; name = \"a\"; config = 5;", {"config: expected a group"}},
+	    {"provider = \"mock\"; name = \"a\"; config : { a = [1, 2]; };", {"config.a: expected a single value"}},
+	    {"provider = \"mock\"; name = \"a\"; config : { a : { b = 1; }; };", {"config.a: expected a single value"}},
 	};
 
 	(void)state;
@@ -96,8 +97,8 @@ static void bad_targets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(p7_duplicate_region), CASE(p7_pinned), CASE(p7_region_words), CASE(duplicate_name), CASE(no_target),
-		CASE(bad_targets),
+	    CASE(p7_duplicate_region), CASE(p7_pinned), CASE(p7_region_words),
+	    CASE(duplicate_name),      CASE(no_target), CASE(bad_targets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,10 +29,12 @@ static void good(void **state)
 	fixture_write("secret", SECRET_B "\n");
 	char text[1024];
 
-	snprintf(text, sizeof(text),
-		 TOKEN("a", "env:A", REST) ", { name = \"b\"; secret = \"file:%s/secret\"; scopes = [\"session.delete\"]; "
-					   "workspaces = [\"w1\", \"w2\"]; not_after = \"2027-01-01T00:00:00Z\"; }, "
-					   TOKEN("unset", "env:NOSUCH", REST), fixture_dir);
+	snprintf(
+	    text, sizeof(text),
+	    TOKEN("a", "env:A", REST) ", { name = \"b\"; secret = \"file:%s/secret\"; scopes = [\"session.delete\"]; "
+				      "workspaces = [\"w1\", \"w2\"]; not_after = \"2027-01-01T00:00:00Z\"; }, " TOKEN(
+					  "unset", "env:NOSUCH", REST),
+	    fixture_dir);
 	tokens_main(text);
 	conf = fixture_accept();
 	assert_int_equal(conf->token_count, 2);
@@ -54,23 +56,26 @@ static void q8_refused(void **state)
 		const char *text;
 		const char *parts[3];
 	} cases[] = {
-		{TOKEN("a", "env:A", "scopes = [\"all\"]; workspaces = [\"*\"];"), {"berth.conf:2", "tokens.scopes", "\"all\""}},
-		{TOKEN("a", "env:A", "scopes = []; workspaces = [\"*\"];"), {"tokens.scopes", "names no scope"}},
-		{TOKEN("a", "env:A", "workspaces = [\"*\"];"), {"tokens.scopes", "is required"}},
-		{TOKEN("a", "env:A", "scopes = [\"admin\"];"), {"tokens.workspaces", "is required"}},
-		{TOKEN("a", "env:A", "scopes = [\"admin\"]; workspaces = [\"*\", \"w\"];"), {"tokens.workspaces", "beside others"}},
-		{TOKEN("a", "env:A", "scopes = [\"admin\"]; workspaces = [\"a/b\"];"), {"tokens.workspaces", "no workspace id"}},
-		{TOKEN("a", "env:A", "scopes = \"admin\"; workspaces = [\"*\"];"), {"tokens.scopes", "list of texts"}},
-		{TOKEN("a", "env:A", REST " colour = 5;"), {"tokens.colour", "not a known key"}},
-		{TOKEN("a", "env:A", REST " not_after = \"tomorrow\";"), {"tokens.not_after", "2027-01-01"}},
-		{TOKEN("a b", "env:A", REST), {"tokens.name"}},
-		{TOKEN("a", SECRET_A, REST), {"tokens.secret", "expected a source"}},
-		{TOKEN("a", "(secret)", REST), {"tokens.secret", "expected a source"}},
-		{TOKEN("a", "file:/nonexistent", REST), {"tokens.secret of \"a\"", "/nonexistent"}},
-		{TOKEN("a", "env:SHORT", REST), {"a", "shorter than 32"}},
-		{TOKEN("a", "env:DEFAULT", REST), {"a", "published default"}},
-		{TOKEN("a", "env:A", REST) ", " TOKEN("a", "env:B", REST), {"tokens.name", "\"a\" is used twice"}},
-		{TOKEN("a", "env:A", REST) ", " TOKEN("b", "env:A", REST), {"tokens.secret", "same secret"}},
+	    {TOKEN("a", "env:A", "scopes = [\"all\"]; workspaces = [\"*\"];"),
+	     {"berth.conf:2", "tokens.scopes", "\"all\""}},
+	    {TOKEN("a", "env:A", "scopes = []; workspaces = [\"*\"];"), {"tokens.scopes", "names no scope"}},
+	    {TOKEN("a", "env:A", "workspaces = [\"*\"];"), {"tokens.scopes", "is required"}},
+	    {TOKEN("a", "env:A", "scopes = [\"admin\"];"), {"tokens.workspaces", "is required"}},
+	    {TOKEN("a", "env:A", "scopes = [\"admin\"]; workspaces = [\"*\", \"w\"];"),
+	     {"tokens.workspaces", "beside others"}},
+	    {TOKEN("a", "env:A", "scopes = [\"admin\"]; workspaces = [\"a/b\"];"),
+	     {"tokens.workspaces", "no workspace id"}},
+	    {TOKEN("a", "env:A", "scopes = \"admin\"; workspaces = [\"*\"];"), {"tokens.scopes", "list of texts"}},
+	    {TOKEN("a", "env:A", REST " colour = 5;"), {"tokens.colour", "not a known key"}},
+	    {TOKEN("a", "env:A", REST " not_after = \"tomorrow\";"), {"tokens.not_after", "2027-01-01"}},
+	    {TOKEN("a b", "env:A", REST), {"tokens.name"}},
+	    {TOKEN("a", SECRET_A, REST), {"tokens.secret", "expected a source"}},
+	    {TOKEN("a", "(secret)", REST), {"tokens.secret", "expected a source"}},
+	    {TOKEN("a", "file:/nonexistent", REST), {"tokens.secret of \"a\"", "/nonexistent"}},
+	    {TOKEN("a", "env:SHORT", REST), {"a", "shorter than 32"}},
+	    {TOKEN("a", "env:DEFAULT", REST), {"a", "published default"}},
+	    {TOKEN("a", "env:A", REST) ", " TOKEN("a", "env:B", REST), {"tokens.name", "\"a\" is used twice"}},
+	    {TOKEN("a", "env:A", REST) ", " TOKEN("b", "env:A", REST), {"tokens.secret", "same secret"}},
 	};
 
 	(void)state;
@@ -158,9 +163,11 @@ static void dump_round_trip(void **state)
 	char *first, *second, path[256];
 
 	(void)state;
-	fixture_main("lease : { idle = \"90s\"; };\nexecution : { spool_max = \"1500MB\"; };\nlog : { level = \"warn\"; };");
-	fixture_write("providers.d/10-one.conf", "provider = \"mock\"; name = \"one\"; region = \"eu\"; warm = 3;\n"
-						 "config : { a = 5; b = \"q\\\"uo\\\\te\"; api_key = \"env:KEY\"; c = true; };");
+	fixture_main(
+	    "lease : { idle = \"90s\"; };\nexecution : { spool_max = \"1500MB\"; };\nlog : { level = \"warn\"; };");
+	fixture_write("providers.d/10-one.conf",
+		      "provider = \"mock\"; name = \"one\"; region = \"eu\"; warm = 3;\n"
+		      "config : { a = 5; b = \"q\\\"uo\\\\te\"; api_key = \"env:KEY\"; c = true; };");
 	fixture_write("providers.d/20-two.conf", "provider = \"mock\"; name = \"two\"; required = false;");
 	first = dump();
 	assert_non_null(strstr(first, "idle = \"1m30s\""));
@@ -194,8 +201,8 @@ static void dump_hides_secrets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(good), CASE(q8_refused), CASE(world_readable), CASE(from_environment), CASE(dev_token),
-		CASE(dump_round_trip), CASE(dump_hides_secrets),
+	    CASE(good),      CASE(q8_refused),      CASE(world_readable),     CASE(from_environment),
+	    CASE(dev_token), CASE(dump_round_trip), CASE(dump_hides_secrets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

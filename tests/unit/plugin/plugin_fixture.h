@@ -25,10 +25,10 @@
 #include "plugin/target.h"
 
 #define PROBE BERTH_TEST_ZOO_DIR "/zoo_probe"
-#define EXPECT_ERR(err, part)                                              \
-	do {                                                               \
-		if (!strstr((err).msg, part))                              \
-			fail_msg("\"%s\" is not in: %s", part, (err).msg); \
+#define EXPECT_ERR(err, part)                                                                                          \
+	do {                                                                                                           \
+		if (!strstr((err).msg, part))                                                                          \
+			fail_msg("\"%s\" is not in: %s", part, (err).msg);                                             \
 	} while (0)
 
 static char fixture_dir[64];

@@ -27,10 +27,10 @@ static inline struct conf_target *add_target(const char *provider, const char *n
 {
 	struct conf_target *target = &fix.targets[fix.conf.target_count];
 
-	target->file = (char *)(uintptr_t)"providers.d/x.conf";
+	target->file = (char *)(uintptr_t) "providers.d/x.conf";
 	target->provider = (char *)(uintptr_t)provider;
 	target->name = (char *)(uintptr_t)name;
-	target->region = target->isolation = target->image = (char *)(uintptr_t)"";
+	target->region = target->isolation = target->image = (char *)(uintptr_t) "";
 	target->required = true;
 	target->max_operations = 8;
 	target->settings = fix.pairs[fix.conf.target_count++];
@@ -40,7 +40,9 @@ static inline struct conf_target *add_target(const char *provider, const char *n
 static inline void add_setting(struct conf_target *target, const char *key, const char *value)
 {
 	target->settings[target->setting_count++] = (struct conf_pair){
-		.key = (char *)(uintptr_t)key, .value = (char *)(uintptr_t)value, .where = (char *)(uintptr_t)"x.conf:7",
+	    .key = (char *)(uintptr_t)key,
+	    .value = (char *)(uintptr_t)value,
+	    .where = (char *)(uintptr_t) "x.conf:7",
 	};
 }
 
@@ -57,9 +59,9 @@ static inline int registry_setup(void **state)
 	sem_init(&fix.gate[1], 0, 0);
 	if (fixture_setup(state))
 		return -1;
-	fix.conf.deployment = (char *)(uintptr_t)"test";
+	fix.conf.deployment = (char *)(uintptr_t) "test";
 	fix.conf.state_dir = fixture_dir;
-	fix.conf.helper_dir = (char *)(uintptr_t)"/nonexistent";
+	fix.conf.helper_dir = (char *)(uintptr_t) "/nonexistent";
 	fix.conf.plugin_dir = (char *)(uintptr_t)BERTH_TEST_ZOO_DIR;
 	fix.conf.targets = fix.targets;
 	setenv("ZOO_KEY", "zoo-secret-zoo-secret-zoo-secret", 1);

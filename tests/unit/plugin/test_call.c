@@ -113,15 +113,32 @@ static void g3_violations_of_inspect(void **state)
 	static const struct {
 		const char *ref, *part;
 	} cases[] = {
-		{"long-ref", "a ref of 257 bytes, at most 256"}, {"huge-length", "at most 256"}, {"null-ref", "a ref of 5 bytes"},
-		{"empty-ref", "without ref"}, {"nul-ref", "not UTF-8 text"}, {"not-utf8", "not UTF-8 text"},
-		{"long-state", "a state of 4097"}, {"long-root", "a root of 1025"}, {"bad-phase", "phase 77"},
-		{"bad-isolation", "isolation 9"}, {"bad-time", "negative time"}, {"tiny-struct", "struct_size 4"},
-		{"huge-struct", "struct_size 4294967295"}, {"long-reason", "a reason of 32"}, {"bad-identity", "identity that is none"},
-		{"twice", "emitted twice"}, {"nothing", "emitted a session 0 times"}, {"null-info", "NULL for a session"},
-		{"unknown-code", "unknown code 4711"}, {"negative-code", "unknown code -1"}, {"not-started", "makes no sense here"},
-		{"not-cancelled", "was not cancelled"}, {"wrong-service", "does not have"}, {"long-fail", "no word of at most 31"},
-		{"bad-fail", "no word"}, {"thread", "outside its operation or thread"},
+	    {"long-ref", "a ref of 257 bytes, at most 256"},
+	    {"huge-length", "at most 256"},
+	    {"null-ref", "a ref of 5 bytes"},
+	    {"empty-ref", "without ref"},
+	    {"nul-ref", "not UTF-8 text"},
+	    {"not-utf8", "not UTF-8 text"},
+	    {"long-state", "a state of 4097"},
+	    {"long-root", "a root of 1025"},
+	    {"bad-phase", "phase 77"},
+	    {"bad-isolation", "isolation 9"},
+	    {"bad-time", "negative time"},
+	    {"tiny-struct", "struct_size 4"},
+	    {"huge-struct", "struct_size 4294967295"},
+	    {"long-reason", "a reason of 32"},
+	    {"bad-identity", "identity that is none"},
+	    {"twice", "emitted twice"},
+	    {"nothing", "emitted a session 0 times"},
+	    {"null-info", "NULL for a session"},
+	    {"unknown-code", "unknown code 4711"},
+	    {"negative-code", "unknown code -1"},
+	    {"not-started", "makes no sense here"},
+	    {"not-cancelled", "was not cancelled"},
+	    {"wrong-service", "does not have"},
+	    {"long-fail", "no word of at most 31"},
+	    {"bad-fail", "no word"},
+	    {"thread", "outside its operation or thread"},
 	};
 	struct err err;
 
@@ -146,10 +163,17 @@ static void g3_violations_of_execute(void **state)
 	static const struct {
 		const char *ref, *part;
 	} cases[] = {
-		{"two-endings", "emitted twice"}, {"no-ending", "emitted an ending 0 times"}, {"bad-kind", "kind 99"},
-		{"ending-and-code", "emitted an ending and returned code 10"}, {"bad-exit", "exit code 256"},
-		{"bad-stream", "to stream 7"}, {"data-stream", "does not have"}, {"null-bytes", "wrote 5 bytes"},
-		{"huge-write", "wrote 18446744073709551615 bytes"}, {"long-handle", "a handle of 1025"}, {"bad-gap", "a gap of stream 1"},
+	    {"two-endings", "emitted twice"},
+	    {"no-ending", "emitted an ending 0 times"},
+	    {"bad-kind", "kind 99"},
+	    {"ending-and-code", "emitted an ending and returned code 10"},
+	    {"bad-exit", "exit code 256"},
+	    {"bad-stream", "to stream 7"},
+	    {"data-stream", "does not have"},
+	    {"null-bytes", "wrote 5 bytes"},
+	    {"huge-write", "wrote 18446744073709551615 bytes"},
+	    {"long-handle", "a handle of 1025"},
+	    {"bad-gap", "a gap of stream 1"},
 	};
 	struct err err;
 
@@ -191,24 +215,24 @@ static void g3_violations_elsewhere(void **state)
 static void codes(void **state)
 {
 	static const int expected[BERTH_CODE_MAX + 1] = {
-		[BERTH_OK] = ERR_INTERNAL, /* OK and nothing emitted */
-		[BERTH_INVALID] = ERR_PROVIDER,
-		[BERTH_NOT_FOUND] = ERR_NOT_FOUND,
-		[BERTH_NOT_STARTED] = ERR_INTERNAL,
-		[BERTH_CONFLICT] = ERR_INTERNAL,
-		[BERTH_CAPACITY] = ERR_CAPACITY,
-		[BERTH_QUOTA] = ERR_QUOTA,
-		[BERTH_RATE_LIMITED] = ERR_RATE_LIMITED,
-		[BERTH_UNAUTHENTICATED] = ERR_PROVIDER_AUTH,
-		[BERTH_FORBIDDEN] = ERR_PROVIDER_AUTH,
-		[BERTH_UNAVAILABLE] = ERR_PROVIDER_UNAVAILABLE,
-		[BERTH_TIMEOUT] = ERR_PROVIDER_TIMEOUT,
-		[BERTH_CANCELLED] = ERR_INTERNAL,
-		[BERTH_SESSION_LOST] = ERR_SESSION_GONE,
-		[BERTH_UNSUPPORTED] = ERR_UNSUPPORTED,
-		[BERTH_UNKNOWN] = ERR_OUTCOME_UNKNOWN,
-		[BERTH_STORAGE_FULL] = ERR_STORAGE_FULL,
-		[BERTH_INTERNAL] = ERR_INTERNAL,
+	    [BERTH_OK] = ERR_INTERNAL, /* OK and nothing emitted */
+	    [BERTH_INVALID] = ERR_PROVIDER,
+	    [BERTH_NOT_FOUND] = ERR_NOT_FOUND,
+	    [BERTH_NOT_STARTED] = ERR_INTERNAL,
+	    [BERTH_CONFLICT] = ERR_INTERNAL,
+	    [BERTH_CAPACITY] = ERR_CAPACITY,
+	    [BERTH_QUOTA] = ERR_QUOTA,
+	    [BERTH_RATE_LIMITED] = ERR_RATE_LIMITED,
+	    [BERTH_UNAUTHENTICATED] = ERR_PROVIDER_AUTH,
+	    [BERTH_FORBIDDEN] = ERR_PROVIDER_AUTH,
+	    [BERTH_UNAVAILABLE] = ERR_PROVIDER_UNAVAILABLE,
+	    [BERTH_TIMEOUT] = ERR_PROVIDER_TIMEOUT,
+	    [BERTH_CANCELLED] = ERR_INTERNAL,
+	    [BERTH_SESSION_LOST] = ERR_SESSION_GONE,
+	    [BERTH_UNSUPPORTED] = ERR_UNSUPPORTED,
+	    [BERTH_UNKNOWN] = ERR_OUTCOME_UNKNOWN,
+	    [BERTH_STORAGE_FULL] = ERR_STORAGE_FULL,
+	    [BERTH_INTERNAL] = ERR_INTERNAL,
 	};
 	struct err err;
 	char text[8];
@@ -333,7 +357,8 @@ static int take_gap(void *arg, unsigned stream, uint64_t from, uint64_t to)
 static void streams(void **state)
 {
 	struct seen seen = {0};
-	const struct call_sink sink = {.write = take, .read = give, .started = take_handle, .gap = take_gap, .arg = &seen};
+	const struct call_sink sink = {
+	    .write = take, .read = give, .started = take_handle, .gap = take_gap, .arg = &seen};
 	struct berth_session at = session("full");
 	struct berth_command command = {.struct_size = sizeof(command)};
 	struct call *call = new_call(&sink);
@@ -454,7 +479,8 @@ static void bulkhead(void **state)
 		assert_int_equal(join(&runners[i]), 0);
 }
 
-/* G3: sleeps for ever. The calls count as stuck, the target is degraded, another one serves; all of it ends when they return. */
+/* G3: sleeps for ever. The calls count as stuck, the target is degraded, another one serves; all of it ends when they
+ * return. */
 static void g3_stuck(void **state)
 {
 	struct target_health health;
@@ -542,11 +568,22 @@ static void g3_process_is_put_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(results), CASE(provision), CASE(g3_violations_of_inspect), CASE(g3_violations_of_execute),
-		CASE(g3_violations_elsewhere), CASE(codes), CASE(services), CASE(unsupported), CASE(streams), CASE(cancel),
-		CASE(deadline_passed), CASE(bulkhead), CASE(g3_stuck), CASE(serialised),
+	    CASE(results),
+	    CASE(provision),
+	    CASE(g3_violations_of_inspect),
+	    CASE(g3_violations_of_execute),
+	    CASE(g3_violations_elsewhere),
+	    CASE(codes),
+	    CASE(services),
+	    CASE(unsupported),
+	    CASE(streams),
+	    CASE(cancel),
+	    CASE(deadline_passed),
+	    CASE(bulkhead),
+	    CASE(g3_stuck),
+	    CASE(serialised),
 #ifndef __OPTIMIZE__
-		CASE(g3_process_is_put_back),
+	    CASE(g3_process_is_put_back),
 #endif
 	};
 

@@ -89,14 +89,21 @@ static void g1_descriptors(void **state)
 	static const struct {
 		const char *name, *part;
 	} cases[] = {
-		{"bad-magic", "expected the magic word"}, {"bad-major", "expected ABI 1.x, got 2.0"},
-		{"bad-minor", "needs 1.999"}, {"bad-size", "struct_size 40"}, {"bad-flags", "expected flags 0"},
-		{"bad-reserved", "expected reserved[0] NULL"}, {"bad-name", "got \"good\""},
-		{"bad-capability", "declares the capability RENEW and lacks its operation renew"},
-		{"bad-op", "expected the operation execute"}, {"bad-option-key", "expected a key"},
-		{"bad-option-twice", "declared twice"}, {"bad-option-default", "default that does not fit"},
-		{"entry-null", "expected a descriptor"}, {"no-entry", "expected the symbol berth_provider_entry_v1, got none"},
-		{"init-fails", "expected OK from init, got code 10"},
+	    {"bad-magic", "expected the magic word"},
+	    {"bad-major", "expected ABI 1.x, got 2.0"},
+	    {"bad-minor", "needs 1.999"},
+	    {"bad-size", "struct_size 40"},
+	    {"bad-flags", "expected flags 0"},
+	    {"bad-reserved", "expected reserved[0] NULL"},
+	    {"bad-name", "got \"good\""},
+	    {"bad-capability", "declares the capability RENEW and lacks its operation renew"},
+	    {"bad-op", "expected the operation execute"},
+	    {"bad-option-key", "expected a key"},
+	    {"bad-option-twice", "declared twice"},
+	    {"bad-option-default", "default that does not fit"},
+	    {"entry-null", "expected a descriptor"},
+	    {"no-entry", "expected the symbol berth_provider_entry_v1, got none"},
+	    {"init-fails", "expected OK from init, got code 10"},
 	};
 
 	(void)state;
@@ -291,9 +298,18 @@ static void probe_missing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(good), CASE(two_are_two), CASE(g1_descriptors), CASE(g1_files), CASE(g1_links), CASE(g1_owners),
-		CASE(g2_missing), CASE(g3_crashes), CASE(g3_hangs), CASE(g3_prints), CASE(g3_process_is_put_back),
-		CASE(probe_missing),
+	    CASE(good),
+	    CASE(two_are_two),
+	    CASE(g1_descriptors),
+	    CASE(g1_files),
+	    CASE(g1_links),
+	    CASE(g1_owners),
+	    CASE(g2_missing),
+	    CASE(g3_crashes),
+	    CASE(g3_hangs),
+	    CASE(g3_prints),
+	    CASE(g3_process_is_put_back),
+	    CASE(probe_missing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,14 +29,14 @@ static void settings(void **state)
 	static const struct {
 		const char *key, *value, *part;
 	} cases[] = {
-		{"nosuch", "1", "x.conf:7: config.nosuch: is not an option of provider rude"},
-		{"wait", "soon", "x.conf:7: wait: expected a duration"},
-		{"room", "5", "x.conf:7: room: expected a size"},
-		{"loud", "maybe", "x.conf:7: loud: expected true or false"},
-		{"gate", "1.5", "x.conf:7: gate: expected a whole number"},
-		{"api_key", "plain-secret", "x.conf:7: api_key: expected a source"},
-		{"api_key", "env:NOSUCH", "x.conf:7: config.api_key: its source holds nothing"},
-		{"api_key", "file:/nonexistent", "/nonexistent"},
+	    {"nosuch", "1", "x.conf:7: config.nosuch: is not an option of provider rude"},
+	    {"wait", "soon", "x.conf:7: wait: expected a duration"},
+	    {"room", "5", "x.conf:7: room: expected a size"},
+	    {"loud", "maybe", "x.conf:7: loud: expected true or false"},
+	    {"gate", "1.5", "x.conf:7: gate: expected a whole number"},
+	    {"api_key", "plain-secret", "x.conf:7: api_key: expected a source"},
+	    {"api_key", "env:NOSUCH", "x.conf:7: config.api_key: its source holds nothing"},
+	    {"api_key", "file:/nonexistent", "/nonexistent"},
 	};
 	struct conf_target *target = add_target("rude", "one");
 
@@ -94,9 +94,9 @@ static void isolation(void **state)
 	struct conf_target *target = add_target("good", "one");
 
 	(void)state;
-	target->isolation = (char *)(uintptr_t)"gvisor";
+	target->isolation = (char *)(uintptr_t) "gvisor";
 	refuse_registry("expected isolation gvisor, its provider gives none");
-	target->isolation = (char *)(uintptr_t)"none";
+	target->isolation = (char *)(uintptr_t) "none";
 	open_registry();
 	assert_int_equal(fix.registry->targets[0]->isolation_wanted, BERTH_ISOLATION_NONE);
 }
@@ -173,8 +173,8 @@ static void stop_waits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(opens_and_finds), CASE(settings), CASE(refused_is_degraded), CASE(open_refuses), CASE(isolation),
-		CASE(folder_of_another), CASE(stop_waits),
+	    CASE(opens_and_finds), CASE(settings),          CASE(refused_is_degraded), CASE(open_refuses),
+	    CASE(isolation),       CASE(folder_of_another), CASE(stop_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,9 +44,18 @@ static void reset(void)
 	options[1] = &second;
 	metrics[0] = &metric;
 	provider = (struct berth_provider){
-		.magic = BERTH_PROVIDER_MAGIC, .abi_major = BERTH_ABI_MAJOR, .abi_minor = 0, .struct_size = sizeof(provider),
-		.name = "test", .version = "1", .build_id = "b", .capabilities = BERTH_CAP_ALL, .init = any_init, .ops = &ops,
-		.options = options, .metrics = metrics,
+	    .magic = BERTH_PROVIDER_MAGIC,
+	    .abi_major = BERTH_ABI_MAJOR,
+	    .abi_minor = 0,
+	    .struct_size = sizeof(provider),
+	    .name = "test",
+	    .version = "1",
+	    .build_id = "b",
+	    .capabilities = BERTH_CAP_ALL,
+	    .init = any_init,
+	    .ops = &ops,
+	    .options = options,
+	    .metrics = metrics,
 	};
 }
 
@@ -156,12 +165,30 @@ static void g1_operations(void **state)
 		uint64_t capability;
 	} slots[] = {
 #define SLOT(field, capability) {#field, offsetof(struct berth_ops, field), capability}
-		SLOT(open, 0), SLOT(close, 0), SLOT(find, 0), SLOT(list, 0), SLOT(provision, 0), SLOT(await_ready, 0),
-		SLOT(inspect, 0), SLOT(execute, 0), SLOT(file_read, 0), SLOT(file_write, 0), SLOT(file_stat, 0),
-		SLOT(file_list, 0), SLOT(file_remove, 0), SLOT(file_move, 0), SLOT(release, 0),
-		SLOT(reattach, BERTH_CAP_REATTACH), SLOT(forget, BERTH_CAP_REATTACH), SLOT(send_signal, BERTH_CAP_SIGNAL),
-		SLOT(import_tar, BERTH_CAP_BULK), SLOT(export_tar, BERTH_CAP_BULK), SLOT(mark, BERTH_CAP_CHANGES),
-		SLOT(changes, BERTH_CAP_CHANGES), SLOT(renew, BERTH_CAP_RENEW), SLOT(assign, BERTH_CAP_ASSIGN_TAGS),
+	    SLOT(open, 0),
+	    SLOT(close, 0),
+	    SLOT(find, 0),
+	    SLOT(list, 0),
+	    SLOT(provision, 0),
+	    SLOT(await_ready, 0),
+	    SLOT(inspect, 0),
+	    SLOT(execute, 0),
+	    SLOT(file_read, 0),
+	    SLOT(file_write, 0),
+	    SLOT(file_stat, 0),
+	    SLOT(file_list, 0),
+	    SLOT(file_remove, 0),
+	    SLOT(file_move, 0),
+	    SLOT(release, 0),
+	    SLOT(reattach, BERTH_CAP_REATTACH),
+	    SLOT(forget, BERTH_CAP_REATTACH),
+	    SLOT(send_signal, BERTH_CAP_SIGNAL),
+	    SLOT(import_tar, BERTH_CAP_BULK),
+	    SLOT(export_tar, BERTH_CAP_BULK),
+	    SLOT(mark, BERTH_CAP_CHANGES),
+	    SLOT(changes, BERTH_CAP_CHANGES),
+	    SLOT(renew, BERTH_CAP_RENEW),
+	    SLOT(assign, BERTH_CAP_ASSIGN_TAGS),
 	};
 	struct plugin plugin;
 
@@ -209,23 +236,23 @@ static void g1_options(void **state)
 		const char *part;
 	} cases[] = {
 #define OPT(size, type, key, dflt, required, secret, doc) {size, type, key, dflt, required, secret, doc}
-		{OPT(8, 1, "a", NULL, 0, 0, "D."), "struct_size 8"},
-		{OPT(sizeof(option), 0, "a", NULL, 0, 0, "D."), "got 0"},
-		{OPT(sizeof(option), 7, "a", NULL, 0, 0, "D."), "got 7"},
-		{OPT(sizeof(option), 1, NULL, NULL, 0, 0, "D."), "got NULL"},
-		{OPT(sizeof(option), 1, "", NULL, 0, 0, "D."), "key of [a-z0-9_]"},
-		{OPT(sizeof(option), 1, "A", NULL, 0, 0, "D."), "key of [a-z0-9_]"},
-		{OPT(sizeof(option), 1, "a.b", NULL, 0, 0, "D."), "key of [a-z0-9_]"},
-		{OPT(sizeof(option), 1, "a", NULL, 0, 0, NULL), "sentence in doc"},
-		{OPT(sizeof(option), 1, "a", NULL, 2, 0, "D."), "required and secret 0 or 1"},
-		{OPT(sizeof(option), 2, "a", NULL, 0, 1, "D."), "secret of type STRING"},
-		{OPT(sizeof(option), 1, "a", "env:X", 0, 1, "D."), "secret without default"},
-		{OPT(sizeof(option), 2, "a", "many", 0, 0, "D."), "default that does not fit"},
-		{OPT(sizeof(option), 3, "a", "maybe", 0, 0, "D."), "default that does not fit"},
-		{OPT(sizeof(option), 4, "a", "5", 0, 0, "D."), "default that does not fit"},
-		{OPT(sizeof(option), 5, "a", "5", 0, 0, "D."), "default that does not fit"},
-		{OPT(sizeof(option), 6, "a", "nan", 0, 0, "D."), "default that does not fit"},
-		{OPT(sizeof(option), 1, "api_key", NULL, 0, 0, "D."), "declared twice"},
+	    {OPT(8, 1, "a", NULL, 0, 0, "D."), "struct_size 8"},
+	    {OPT(sizeof(option), 0, "a", NULL, 0, 0, "D."), "got 0"},
+	    {OPT(sizeof(option), 7, "a", NULL, 0, 0, "D."), "got 7"},
+	    {OPT(sizeof(option), 1, NULL, NULL, 0, 0, "D."), "got NULL"},
+	    {OPT(sizeof(option), 1, "", NULL, 0, 0, "D."), "key of [a-z0-9_]"},
+	    {OPT(sizeof(option), 1, "A", NULL, 0, 0, "D."), "key of [a-z0-9_]"},
+	    {OPT(sizeof(option), 1, "a.b", NULL, 0, 0, "D."), "key of [a-z0-9_]"},
+	    {OPT(sizeof(option), 1, "a", NULL, 0, 0, NULL), "sentence in doc"},
+	    {OPT(sizeof(option), 1, "a", NULL, 2, 0, "D."), "required and secret 0 or 1"},
+	    {OPT(sizeof(option), 2, "a", NULL, 0, 1, "D."), "secret of type STRING"},
+	    {OPT(sizeof(option), 1, "a", "env:X", 0, 1, "D."), "secret without default"},
+	    {OPT(sizeof(option), 2, "a", "many", 0, 0, "D."), "default that does not fit"},
+	    {OPT(sizeof(option), 3, "a", "maybe", 0, 0, "D."), "default that does not fit"},
+	    {OPT(sizeof(option), 4, "a", "5", 0, 0, "D."), "default that does not fit"},
+	    {OPT(sizeof(option), 5, "a", "5", 0, 0, "D."), "default that does not fit"},
+	    {OPT(sizeof(option), 6, "a", "nan", 0, 0, "D."), "default that does not fit"},
+	    {OPT(sizeof(option), 1, "api_key", NULL, 0, 0, "D."), "declared twice"},
 	};
 
 	(void)state;
@@ -281,9 +308,9 @@ static void random_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole), cmocka_unit_test(g1_numbers), cmocka_unit_test(g1_names),
-		cmocka_unit_test(g1_operations), cmocka_unit_test(g1_short_operations), cmocka_unit_test(g1_options),
-		cmocka_unit_test(g1_metrics), cmocka_unit_test(random_numbers),
+	    cmocka_unit_test(whole),         cmocka_unit_test(g1_numbers),          cmocka_unit_test(g1_names),
+	    cmocka_unit_test(g1_operations), cmocka_unit_test(g1_short_operations), cmocka_unit_test(g1_options),
+	    cmocka_unit_test(g1_metrics),    cmocka_unit_test(random_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
