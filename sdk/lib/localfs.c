@@ -231,8 +231,10 @@ int32_t berth_localfs_move(const struct berth_host *host, struct berth_call *cal
 {
 	struct localfs_op op = {host, call, fs};
 	struct localfs_at source = {.dir = -1}, target = {.dir = -1};
-	int rc = localfs_at_open(&op, &source, from, false);
+	int rc = localfs_path_check(to);
 
+	if (rc == 0)
+		rc = localfs_at_open(&op, &source, from, false);
 	if (rc == -ENOTDIR)
 		rc = -ENOENT;
 	/* Looked for first, so that a missing source makes no directories for the target. */

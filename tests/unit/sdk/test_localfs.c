@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* File operations beneath a local root. Ids name the rows of field failures. */
+#include "localfs_fixture.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+static mode_t mode_of(const struct fs_fixture *fx, const char *path)
+{
+	struct stat st;
+
+	assert_int_equal(fstatat(fx->root_fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
+	return st.st_mode & 07777;
+}
+
+static void f1_bytes_come_back(void **state)
+{
+	struct fs_fixture *fx = *state;
+	size_t len = (64u << 20) + 17;
+	unsigned char *big = malloc(len);
+	static const char crlf[] = "a\r\nb\0c\r";
+
+	assert_non_null(big);
+	for (size_t i = 0; i < len; i++)
+		big[i] = (unsigned char)(i ^ (i >> 8) ^ (i >> 16));
+	assert_int_equal(fs_write(fx, "big", big, len, 0644), BERTH_OK);
+	assert_int_equal(fs_read(fx, "big", 0, BERTH_SIZE_UNKNOWN), BERTH_OK);
+	assert_data(fx, big, len);
+	assert_int_equal(fs_read(fx, "big", 1000000, 300001), BERTH_OK);
+	assert_data(fx, big + 1000000, 300001);
+	assert_int_equal(fs_read(fx, "big", len - 1, 100), BERTH_OK);
+	assert_data(fx, big + len - 1, 1);
+	assert_int_equal(fs_read(fx, "big", len + 5, BERTH_SIZE_UNKNOWN), BERTH_OK);
+	assert_data(fx, "", 0);
+	assert_int_equal(fs_read(fx, "big", UINT64_MAX, UINT64_MAX), BERTH_OK);
+	assert_int_equal(fs_write(fx, "empty", "", 0, 0644), BERTH_OK);
+	assert_int_equal(fs_read(fx, "empty", 0, BERTH_SIZE_UNKNOWN), BERTH_OK);
+	assert_data(fx, "", 0);
+	assert_int_equal(fs_write(fx, "crlf", crlf, sizeof(crlf), 0644), BERTH_OK);
+	assert_int_equal(fs_read(fx, "crlf", 0, BERTH_SIZE_UNKNOWN), BERTH_OK);
+	assert_data(fx, crlf, sizeof(crlf));
+	assert_int_equal(leftovers(fx), 0);
+	free(big);
+}
+
+static void modes_are_exact_and_parents_made(void **state)
+{
+	struct fs_fixture *fx = *state;
+	static const uint32_t modes[] = {0777, 0755, 0644, 0600, 0400, 0001};
+
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		assert_int_equal(fs_write(fx, "a/b/file", "x", 1, modes[i]), BERTH_OK);
+		assert_int_equal(mode_of(fx, "a/b/file"), modes[i]);
+	}
+	assert_int_equal(mode_of(fx, "a"), 0755);
+	assert_int_equal(mode_of(fx, "a/b"), 0755);
+	assert_int_equal(fs_write(fx, "f", "x", 1, 0), BERTH_INVALID);
+	assert_int_equal(fs_write(fx, "f", "x", 1, 04755), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "mode");
+}
+
+static void write_is_all_or_nothing(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct berth_file_write write = {
+		.struct_size = sizeof(write), .mode = 0644, .path = fake_str("f"), .size = BERTH_SIZE_UNKNOWN};
+	struct berth_call *call;
+
+	assert_int_equal(fs_write(fx, "f", "before", 6, 0644), BERTH_OK);
+	call = next_call(fx);
+	call->source = "after";
+	call->source_len = 5;
+	call->source_end = BERTH_INVALID;
+	assert_int_equal(berth_localfs_write(&fake_host, call, &fx->fs, &write), BERTH_INVALID);
+	call = next_call(fx);
+	call->source = "after";
+	call->source_len = 5;
+	write.size = 6;
+	assert_int_equal(berth_localfs_write(&fake_host, call, &fx->fs, &write), BERTH_INVALID);
+	assert_string_equal(call->reason, "size_mismatch");
+	assert_int_equal(fs_read(fx, "f", 0, BERTH_SIZE_UNKNOWN), BERTH_OK);
+	assert_data(fx, "before", 6);
+	assert_int_equal(leftovers(fx), 0);
+}
+
+static void directories_and_devices_are_refused(void **state)
+{
+	struct fs_fixture *fx = *state;
+
+	assert_int_equal(mkdirat(fx->root_fd, "dir", 0755), 0);
+	assert_int_equal(mkdirat(fx->root_fd, "full", 0755), 0);
+	assert_int_equal(mkdirat(fx->root_fd, "full/x", 0755), 0);
+	assert_int_equal(mkfifoat(fx->root_fd, "fifo", 0644), 0);
+	assert_int_equal(fs_write(fx, "dir", "x", 1, 0644), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "is_directory");
+	assert_int_equal(fs_write(fx, "full", "x", 1, 0644), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "is_directory");
+	assert_int_equal(fs_write(fx, ".", "x", 1, 0644), BERTH_INVALID);
+	assert_int_equal(fs_read(fx, "dir", 0, 1), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "is_directory");
+	assert_int_equal(fs_read(fx, "fifo", 0, 1), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "not_regular");
+	assert_int_equal(fs_read(fx, "none", 0, 1), BERTH_NOT_FOUND);
+	assert_int_equal(fs_read(fx, "none/x", 0, 1), BERTH_NOT_FOUND);
+	if (geteuid() == 0 && mknodat(fx->root_fd, "zero", S_IFCHR | 0644, makedev(1, 5)) == 0) {
+		assert_int_equal(fs_read(fx, "zero", 0, 1), BERTH_INVALID);
+		assert_string_equal(fx->call.reason, "not_regular");
+	}
+	assert_int_equal(fs_list(fx, "fifo", 0), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "not_directory");
+}
+
+static void f2_links_that_leave_are_refused_in_every_verb(void **state)
+{
+	struct fs_fixture *fx = *state;
+	static const char *const targets[] = {"/etc", "/proc/1", "..", "/", "../outside", "/proc/self/root"};
+	static const char *const below[] = {"l", "l/passwd", "l/secret", "l/a/b"};
+
+	for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+		assert_int_equal(symlinkat(targets[i], fx->root_fd, "l"), 0);
+		for (size_t j = 0; j < sizeof(below) / sizeof(below[0]); j++) {
+			assert_int_equal(fs_read(fx, below[j], 0, 1), BERTH_INVALID);
+			assert_string_equal(fx->call.reason, "path_escapes");
+			assert_int_equal(fs_write(fx, below[j], "x", 1, 0644), BERTH_INVALID);
+			assert_string_equal(fx->call.reason, "path_escapes");
+			assert_int_equal(fs_stat(fx, below[j]), BERTH_INVALID);
+			assert_string_equal(fx->call.reason, "path_escapes");
+			assert_int_equal(fs_list(fx, below[j], BERTH_LIST_RECURSIVE), BERTH_INVALID);
+			assert_int_equal(fs_import(fx, below[j], "", 0), BERTH_INVALID);
+			assert_int_equal(fs_export(fx, below[j]), BERTH_INVALID);
+			if (j == 0)
+				continue; /* the link itself may be moved and removed */
+			assert_int_equal(fs_remove(fx, below[j], BERTH_REMOVE_RECURSIVE), BERTH_INVALID);
+			assert_int_equal(fs_move(fx, below[j], "m"), BERTH_INVALID);
+			assert_int_equal(fs_move(fx, "l", below[j]), BERTH_INVALID);
+		}
+		assert_int_equal(fs_move(fx, "l", "m"), BERTH_OK);
+		assert_int_equal(fs_remove(fx, "m", BERTH_REMOVE_RECURSIVE), BERTH_OK);
+	}
+	assert_int_equal(faccessat(fx->outside, "secret", F_OK, 0), 0);
+	assert_int_equal(access("/etc/passwd", F_OK), 0);
+}
+
+static void links_that_stay_inside_are_followed(void **state)
+{
+	struct fs_fixture *fx = *state;
+
+	assert_int_equal(fs_write(fx, "d/f", "inside", 6, 0644), BERTH_OK);
+	assert_int_equal(symlinkat("d", fx->root_fd, "l"), 0);
+	assert_int_equal(symlinkat("../d/f", fx->root_fd, "d/self"), 0);
+	assert_int_equal(fs_read(fx, "l/f", 0, 100), BERTH_OK);
+	assert_data(fx, "inside", 6);
+	assert_int_equal(fs_read(fx, "d/self", 0, 100), BERTH_OK);
+	assert_data(fx, "inside", 6);
+	assert_int_equal(fs_stat(fx, "l"), BERTH_OK);
+	assert_int_equal(fx->call.files[0].kind, BERTH_FILE_SYMLINK);
+	/* A write replaces the link, as rename does. */
+	assert_int_equal(fs_write(fx, "d/self", "new", 3, 0644), BERTH_OK);
+	assert_int_equal(fs_read(fx, "d/f", 0, 100), BERTH_OK);
+	assert_data(fx, "inside", 6);
+}
+
+struct swap {
+	struct fs_fixture *fx;
+	atomic_bool stop;
+};
+
+/* Exchanges a real directory and a link to the outside as fast as it can. */
+static void *swapper(void *ctx)
+{
+	struct swap *swap = ctx;
+	int root = swap->fx->root_fd;
+
+	while (!atomic_load(&swap->stop))
+		syscall(SYS_renameat2, root, "d", root, "l", 2u /* RENAME_EXCHANGE */);
+	return NULL;
+}
+
+static void f2_links_swapped_during_open_do_not_leave(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct swap swap = {.fx = fx};
+	pthread_t thread;
+	char text[16] = "";
+	int read_inside = 0, fd;
+
+	assert_int_equal(mkdirat(fx->root_fd, "d", 0755), 0);
+	put_file(fx->root_fd, "d/secret", "inside", 6);
+	assert_int_equal(symlinkat("../outside", fx->root_fd, "l"), 0);
+	assert_int_equal(pthread_create(&thread, NULL, swapper, &swap), 0);
+	for (int i = 0; i < 3000 || read_inside == 0; i++) {
+		if (fs_read(fx, "d/secret", 0, 100) == BERTH_OK) {
+			assert_data(fx, "inside", 6);
+			read_inside++;
+		} else {
+			assert_data(fx, "", 0);
+		}
+		(void)fs_write(fx, "d/written", "x", 1, 0644);
+		(void)fs_write(fx, "d/sub/written", "x", 1, 0644);
+		if (fs_list(fx, "d", BERTH_LIST_RECURSIVE) == BERTH_OK)
+			assert_true(listed(fx, "d/secret") && listed(fx, "d/secret")->size == 6);
+		(void)fs_remove(fx, "d/sub", BERTH_REMOVE_RECURSIVE);
+		(void)fs_move(fx, "d/written", "d/moved");
+		assert_true(i < 200000);
+	}
+	atomic_store(&swap.stop, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(faccessat(fx->outside, "written", F_OK, 0) < 0);
+	assert_true(faccessat(fx->outside, "sub", F_OK, 0) < 0);
+	assert_true(faccessat(fx->outside, "moved", F_OK, 0) < 0);
+	fd = openat(fx->outside, "secret", O_RDONLY | O_CLOEXEC);
+	assert_int_equal(read(fd, text, sizeof(text)), 6);
+	assert_string_equal(text, "secret");
+	close(fd);
+}
+
+static void f3_bad_paths_are_refused_in_every_verb(void **state)
+{
+	struct fs_fixture *fx = *state;
+	char long_name[300], long_path[4200];
+	const char *const bad[] = {"../x", "a/../../b", "a/..", "..", "//etc", "/etc", "a//b", "a/", "./a", "a/./b", "",
+				   long_name, long_path};
+
+	memset(long_name, 'n', sizeof(long_name) - 1);
+	long_name[256] = '\0';
+	for (size_t i = 0; i < sizeof(long_path); i++)
+		long_path[i] = i % 100 == 99 ? '/' : 'p';
+	long_path[4097] = '\0';
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(fs_read(fx, bad[i], 0, 1), BERTH_INVALID);
+		assert_int_equal(fs_write(fx, bad[i], "x", 1, 0644), BERTH_INVALID);
+		assert_int_equal(fs_stat(fx, bad[i]), BERTH_INVALID);
+		assert_int_equal(fs_list(fx, bad[i], 0), BERTH_INVALID);
+		assert_int_equal(fs_remove(fx, bad[i], BERTH_REMOVE_RECURSIVE), BERTH_INVALID);
+		assert_int_equal(fs_move(fx, bad[i], "x"), BERTH_INVALID);
+		assert_int_equal(fs_move(fx, "x", bad[i]), BERTH_INVALID);
+		assert_int_equal(fs_import(fx, bad[i], "", 0), BERTH_INVALID);
+		assert_int_equal(fs_export(fx, bad[i]), BERTH_INVALID);
+	}
+	/* Odd but plain names are names. */
+	assert_int_equal(fs_write(fx, "%2e%2e%2f", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "\\..\\", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "C:\\x", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "new\nline", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "...", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_list(fx, ".", 0), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 5);
+}
+
+static void list_reports_everything_but_temporary_names(void **state)
+{
+	struct fs_fixture *fx = *state;
+
+	assert_int_equal(fs_write(fx, "a/b/c", "123", 3, 0600), BERTH_OK);
+	assert_int_equal(fs_write(fx, ".hidden", "", 0, 0644), BERTH_OK);
+	assert_int_equal(symlinkat("/etc", fx->root_fd, "a/out"), 0);
+	assert_int_equal(mkfifoat(fx->root_fd, "a/fifo", 0644), 0);
+	put_file(fx->root_fd, ".berth-0123.tmp", "x", 1);
+	put_file(fx->root_fd, ".berth-config", "x", 1);
+	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 7);
+	assert_int_equal(listed(fx, "a")->kind, BERTH_FILE_DIRECTORY);
+	assert_int_equal(listed(fx, "a/b")->kind, BERTH_FILE_DIRECTORY);
+	assert_int_equal(listed(fx, "a/b/c")->size, 3);
+	assert_int_equal(listed(fx, "a/b/c")->mode, 0600);
+	assert_int_equal(listed(fx, "a/out")->kind, BERTH_FILE_SYMLINK);
+	assert_int_equal(listed(fx, "a/fifo")->kind, BERTH_FILE_OTHER);
+	assert_non_null(listed(fx, ".hidden"));
+	assert_non_null(listed(fx, ".berth-config"));
+	assert_int_equal(fs_list(fx, "a", 0), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 3);
+	assert_non_null(listed(fx, "a/b"));
+	struct berth_str root = fake_str(".");
+	next_call(fx)->file_limit = 2;
+	assert_int_equal(berth_localfs_list(&fake_host, &fx->call, &fx->fs, &root, BERTH_LIST_RECURSIVE), BERTH_QUOTA);
+	assert_int_equal(fs_list(fx, "nope", 0), BERTH_NOT_FOUND);
+}
+
+static void deep_and_wide_trees(void **state)
+{
+	struct fs_fixture *fx = *state;
+	int at = dup(fx->root_fd), next;
+
+	for (int i = 0; i < 500; i++) {
+		assert_int_equal(mkdirat(at, "d", 0755), 0);
+		next = openat(at, "d", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		assert_true(next >= 0);
+		close(at);
+		at = next;
+	}
+	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 500);
+	/* Beyond what a path can name the list says so, instead of leaving it out. */
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(mkdirat(at, "d", 0755), 0);
+		next = openat(at, "d", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(at);
+		at = next;
+	}
+	close(at);
+	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "path_too_long");
+	assert_int_equal(fs_remove(fx, "d", BERTH_REMOVE_RECURSIVE), BERTH_OK);
+	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 0);
+}
+
+static void remove_and_move(void **state)
+{
+	struct fs_fixture *fx = *state;
+
+	assert_int_equal(fs_write(fx, "a/b/c", "1", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_remove(fx, "a", 0), BERTH_CONFLICT);
+	assert_string_equal(fx->call.reason, "not_empty");
+	assert_int_equal(fs_move(fx, "a/b/c", "x/y/z"), BERTH_OK);
+	assert_int_equal(fs_read(fx, "x/y/z", 0, 9), BERTH_OK);
+	assert_data(fx, "1", 1);
+	assert_int_equal(fs_remove(fx, "a/b", 0), BERTH_OK);
+	assert_int_equal(fs_remove(fx, "a/b", 0), BERTH_NOT_FOUND);
+	assert_int_equal(fs_remove(fx, "x/y/z/below", 0), BERTH_NOT_FOUND);
+	assert_int_equal(symlinkat("../../outside", fx->root_fd, "x/y/out"), 0);
+	assert_int_equal(fs_remove(fx, "x", BERTH_REMOVE_RECURSIVE), BERTH_OK);
+	assert_int_equal(faccessat(fx->outside, "secret", F_OK, 0), 0);
+	assert_int_equal(fs_remove(fx, ".", BERTH_REMOVE_RECURSIVE), BERTH_INVALID);
+	assert_int_equal(fs_move(fx, "none", "new/dir/x"), BERTH_NOT_FOUND);
+	assert_true(faccessat(fx->root_fd, "new", F_OK, 0) < 0);
+	assert_int_equal(fs_write(fx, "one", "1", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "two", "2", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_move(fx, "one", "two"), BERTH_OK);
+	assert_int_equal(fs_read(fx, "two", 0, 9), BERTH_OK);
+	assert_data(fx, "1", 1);
+}
+
+static void another_owner(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct stat st;
+
+	if (geteuid() != 0)
+		skip();
+	fx->fs.uid = 65534;
+	fx->fs.gid = 65533;
+	assert_int_equal(fs_write(fx, "made/f", "x", 1, 0640), BERTH_OK);
+	assert_int_equal(fstatat(fx->root_fd, "made/f", &st, 0), 0);
+	assert_true(st.st_uid == 65534 && st.st_gid == 65533 && (st.st_mode & 07777) == 0640);
+	assert_int_equal(fstatat(fx->root_fd, "made", &st, 0), 0);
+	assert_true(st.st_uid == 65534 && st.st_gid == 65533);
+}
+
+static void full_storage_is_told(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct berth_localfs full = fx->fs;
+	struct berth_file_write write = {
+		.struct_size = sizeof(write), .mode = 0644, .path = fake_str("f"), .size = 1u << 20};
+	static char bytes[1u << 20];
+	char path[120];
+	int32_t rc;
+
+	snprintf(path, sizeof(path), "%s/full", fx->base);
+	assert_int_equal(mkdir(path, 0755), 0);
+	if (syscall(SYS_mount, "tmpfs", path, "tmpfs", 0, "size=64k") < 0)
+		skip();
+	full.root_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	next_call(fx)->source = bytes;
+	fx->call.source_len = sizeof(bytes);
+	rc = berth_localfs_write(&fake_host, &fx->call, &full, &write);
+	close(full.root_fd);
+	assert_int_equal(syscall(SYS_umount2, path, 2 /* MNT_DETACH */), 0);
+	assert_int_equal(rc, BERTH_STORAGE_FULL);
+}
+
+/* What a kernel without openat2 does: every link is refused, plain paths work. In a process of its own. */
+static void without_openat2(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		int step = 0;
+
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+			_exit(77);
+		step += fs_write(fx, "a/b/f", "x", 1, 0644) == BERTH_OK;
+		step += fs_read(fx, "a/b/f", 0, 9) == BERTH_OK;
+		step += fs_list(fx, ".", BERTH_LIST_RECURSIVE) == BERTH_OK && fx->call.file_count == 3;
+		step += symlinkat("../outside", fx->root_fd, "l") == 0;
+		step += symlinkat("../outside/secret", fx->root_fd, "s") == 0;
+		step += fs_read(fx, "l/secret", 0, 9) != BERTH_OK;
+		step += fs_read(fx, "s", 0, 9) == BERTH_INVALID;
+		step += fs_write(fx, "l/x", "x", 1, 0644) != BERTH_OK;
+		step += fs_list(fx, "l", 0) != BERTH_OK;
+		step += fs_remove(fx, "l/secret", 0) != BERTH_OK;
+		_exit(step);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 10);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fs_setup, fs_teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(f1_bytes_come_back),
+		TEST(modes_are_exact_and_parents_made),
+		TEST(write_is_all_or_nothing),
+		TEST(directories_and_devices_are_refused),
+		TEST(f2_links_that_leave_are_refused_in_every_verb),
+		TEST(links_that_stay_inside_are_followed),
+		TEST(f2_links_swapped_during_open_do_not_leave),
+		TEST(f3_bad_paths_are_refused_in_every_verb),
+		TEST(list_reports_everything_but_temporary_names),
+		TEST(deep_and_wide_trees),
+		TEST(remove_and_move),
+		TEST(another_owner),
+		TEST(full_storage_is_told),
+		TEST(without_openat2),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
