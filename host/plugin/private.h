@@ -190,11 +190,11 @@ int32_t emit_token(struct berth_call *abi, const struct berth_str *token);
 int32_t emit_expiry(struct berth_call *abi, int64_t effective_ms);
 int32_t emit_created(struct berth_call *abi, const struct berth_session_info *info);
 /* stream.c */
-void stream_progress(struct berth_call *abi, uint32_t phase, const char *text);
-int32_t stream_started(struct berth_call *abi, const struct berth_str *handle);
-int32_t stream_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to);
-int32_t stream_write(struct berth_call *abi, uint32_t stream, const void *ptr, size_t len);
-int32_t stream_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len);
+void flow_progress(struct berth_call *abi, uint32_t phase, const char *text);
+int32_t flow_started(struct berth_call *abi, const struct berth_str *handle);
+int32_t flow_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to);
+int32_t flow_write(struct berth_call *abi, uint32_t stream, const void *ptr, size_t len);
+int32_t flow_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len);
 
 /* The call behind a plugin's pointer when this service may be used now, else NULL (and the violation is noted). */
 struct call *call_enter(struct berth_call *abi, unsigned say);

@@ -24,7 +24,7 @@ static int32_t pass_on(struct call *call, int rc)
 	return call_code_of(rc);
 }
 
-void stream_progress(struct berth_call *abi, uint32_t phase, const char *text)
+void flow_progress(struct berth_call *abi, uint32_t phase, const char *text)
 {
 	struct call *call = call_enter(abi, SAY_PROGRESS);
 	struct berth_str words = {.ptr = text, .len = text ? strnlen(text, BERTH_TEXT_MAX + 1) : 0};
@@ -37,7 +37,7 @@ void stream_progress(struct berth_call *abi, uint32_t phase, const char *text)
 		call->sink.progress(call->sink.arg, phase, text ? text : "");
 }
 
-int32_t stream_started(struct berth_call *abi, const struct berth_str *handle)
+int32_t flow_started(struct berth_call *abi, const struct berth_str *handle)
 {
 	struct call *call = call_enter(abi, SAY_STARTED);
 
@@ -51,7 +51,7 @@ int32_t stream_started(struct berth_call *abi, const struct berth_str *handle)
 				  : BERTH_OK;
 }
 
-int32_t stream_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to)
+int32_t flow_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to)
 {
 	struct call *call = call_enter(abi, SAY_GAP);
 
@@ -65,7 +65,7 @@ int32_t stream_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint6
 	return call->sink.gap ? pass_on(call, call->sink.gap(call->sink.arg, stream, from, to)) : BERTH_OK;
 }
 
-int32_t stream_write(struct berth_call *abi, uint32_t stream, const void *ptr, size_t len)
+int32_t flow_write(struct berth_call *abi, uint32_t stream, const void *ptr, size_t len)
 {
 	struct call *call = call_enter(abi, stream == BERTH_STREAM_DATA ? SAY_DATA : SAY_OUTPUT);
 
@@ -80,7 +80,7 @@ int32_t stream_write(struct berth_call *abi, uint32_t stream, const void *ptr, s
 	return pass_on(call, call->sink.write(call->sink.arg, stream, ptr, len));
 }
 
-int32_t stream_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len)
+int32_t flow_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len)
 {
 	struct call *call = call_enter(abi, SAY_SOURCE);
 	size_t len = 0;
