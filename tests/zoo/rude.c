@@ -92,7 +92,7 @@ static int32_t rude_find(void *inst, struct berth_call *call, const struct berth
 	info.workspace_id = identity->workspace_id;
 	info.task_id = identity->task_id;
 	if (is(identity->task_id, "of-another"))
-		info.task_id = zoo_str("another");
+		info.task_id = zoo_str("if-another"); /* as long as the right one */
 	if (is(identity->task_id, "half"))
 		info.workspace_id = (struct berth_str){0};
 	if (is(identity->task_id, "not-found"))

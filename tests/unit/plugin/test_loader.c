@@ -117,6 +117,7 @@ static void g1_files(void **state)
 {
 	static const unsigned char class32 = ELFCLASS32, type_exec = ET_EXEC, big_endian = ELFDATA2MSB;
 	static const uint16_t machine = EM_S390;
+	static const uint64_t no_sections = 0;
 	char path[256];
 	FILE *file;
 
@@ -133,6 +134,10 @@ static void g1_files(void **state)
 	refuse(fixture_dir, "cut", PROBE, "cut at 40 bytes");
 	copy_good("half.so", 5000);
 	refuse(fixture_dir, "half", PROBE, "cut at 5000 bytes");
+	/* Without section headers only the segments tell. */
+	copy_good("segment.so", 5000);
+	patch("segment.so", offsetof(Elf64_Ehdr, e_shoff), &no_sections, sizeof(no_sections));
+	refuse(fixture_dir, "segment", PROBE, "cut at 5000 bytes");
 	copy_good("small.so", SIZE_MAX);
 	patch("small.so", EI_CLASS, &class32, 1);
 	refuse(fixture_dir, "small", PROBE, "expected a 64-bit ELF file, got class 1");
