@@ -232,7 +232,7 @@ class Berth:
             return ""
 
     # ---- HTTP ----
-    def request(self, method, path, body=None, token=TOKEN, headers=None, timeout=120, **query):
+    def request(self, method, path, /, body=None, token=TOKEN, headers=None, timeout=120, **query):
         query = {k: v for k, v in query.items() if v is not None}
         if query:
             path += ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
@@ -250,7 +250,7 @@ class Berth:
         finally:
             connection.close()
 
-    def get(self, path, **kw):
+    def get(self, path, /, **kw):
         return self.request("GET", path, **kw)
 
     def raw(self, data, timeout=10):

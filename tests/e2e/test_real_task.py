@@ -127,12 +127,12 @@ def test_real_task_with_the_daemon_killed(make):
 
     header = b.get_file("zlib", f"{TREE}/zlib.h").expect(200).body
     b.put_file("zlib", f"{TREE}/zlib.h", edited_header(header)).expect(200)
-    b.sh("zlib", f"sed -i 's/hello, hello!/hello, berth!/' {TREE}/test/example.c")
+    b.sh("zlib", f"sed -i 's/uncompress():/edited uncompress():/' {TREE}/test/example.c")
     b.put_file("zlib", f"{TREE}/program.c", PROGRAM).expect(200)
     build_across_a_kill(b, "zlib")
 
     tests = b.sh("zlib", f"cd {TREE} && make test 2>&1", timeout_seconds=600)
-    equal(tests.count(b"uncompress(): hello, berth!"), 3, "the shell's edit is built in")
+    equal(tests.count(b"\nedited uncompress(): hello, hello!"), 3, "the shell's edit is built in")
     check(b"zlib version 1.2.13-berth" in tests, "the file API's edit is built in:", tests[-600:])
     b.sh("zlib", f"cd {TREE} && cc -O2 -o program program.c libz.a")
     expected = b"1.2.13-berth %08x\n" % python_zlib.crc32(b"berth")
@@ -165,9 +165,9 @@ def test_real_task_by_the_command_line(make):
     check(b"*** zlib test OK ***" in ctl("exec", "zlib", "--timeout", "10m", f"cd {TREE} && make test"), "its own tests")
     header = ctl("cat", "zlib", f"{TREE}/zlib.h")
     ctl("put", "zlib", "-", f"{TREE}/zlib.h", stdin=edited_header(header))
-    ctl("exec", "zlib", f"sed -i 's/hello, hello!/hello, berth!/' {TREE}/test/example.c")
+    ctl("exec", "zlib", f"sed -i 's/uncompress():/edited uncompress():/' {TREE}/test/example.c")
     ctl("exec", "zlib", "--timeout", "10m", f"cd {TREE} && make && make test && exit 41", code=41)
-    check(b"uncompress(): hello, berth!" in ctl("exec", "zlib", f"cd {TREE} && ./example"), "the edited program runs")
+    check(b"edited uncompress(): hello, hello!" in ctl("exec", "zlib", f"cd {TREE} && ./example"), "the edited program runs")
     local = b.dir / "libz.so"
     ctl("get", "zlib", LIBRARY, str(local))
     check_library(local.read_bytes(), b.dir, b"1.2.13-berth")
