@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The object store as its users see it: every key is checked here, once, before an implementation sees it. Any thread. It must
- * never let a key through that leads out of the store.
+ * The object store as its users see it: every key is checked here, once, before an implementation sees it. Any thread.
+ * It must never let a key through that leads out of the store.
  */
 #include "blob/blob.h"
 
@@ -17,7 +17,8 @@ static int check_key(const struct blob_store *blobs, const char *field, const ch
 	return ident_path_check(field, key, strlen(key), false, err);
 }
 
-int blob_put_file(struct blob_store *blobs, const char *key, const char *path, const struct blob_info *info, struct err *err)
+int blob_put_file(struct blob_store *blobs, const char *key, const char *path, const struct blob_info *info,
+		  struct err *err)
 {
 	int rc = check_key(blobs, "key", key, err);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The directory store: <root>/store-id names the state database it belongs to, <root>/objects holds the objects under their
- * keys, <root>/.staging what is being written. This file opens and closes it; entered by the thread that starts and stops the
- * daemon. It must never adopt a folder with somebody else's files in it.
+ * The directory store: <root>/store-id names the state database it belongs to, <root>/objects holds the objects under
+ * their keys, <root>/.staging what is being written. This file opens and closes it; entered by the thread that starts
+ * and stops the daemon. It must never adopt a folder with somebody else's files in it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -51,7 +51,8 @@ static int config_error(struct err *err, const char *root, const char *what)
 	return err_set(err, ERR_CONFIG, "the object store %.120s %s: %s", root, what, strerror(errno));
 }
 
-/* Whether the folder holds nothing but what a new store may find: a file system's lost+found, our own half-written id. */
+/* Whether the folder holds nothing but what a new store may find: a file system's lost+found, our own half-written
+ * id. */
 static int is_unused(int root_fd, const char *root, bool *ret_unused, struct err *err)
 {
 	int fd = openat(root_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -123,13 +124,15 @@ static int check_id(int root_fd, const char *root, const char *store_id, struct 
 	if (rc != 0 || store_id[0] == '\0')
 		return rc;
 	if (id[0] != '\0' && strcmp(id, store_id) != 0)
-		return err_set(err, ERR_CONFIG, "the object store %.100s belongs to the state database %.32s, not to %.32s", root, id,
+		return err_set(err, ERR_CONFIG,
+			       "the object store %.100s belongs to the state database %.32s, not to %.32s", root, id,
 			       store_id);
 	if (id[0] != '\0')
 		return 0;
 	rc = is_unused(root_fd, root, &unused, err);
 	if (rc == 0 && !unused)
-		rc = err_set(err, ERR_CONFIG, "the folder %.120s is not empty and no object store of Berth; it is left as it is", root);
+		rc = err_set(err, ERR_CONFIG,
+			     "the folder %.120s is not empty and no object store of Berth; it is left as it is", root);
 	return rc != 0 ? rc : write_id(root_fd, root, store_id, err);
 }
 

@@ -34,7 +34,8 @@ int fs_sync_parents(int objects_fd, const char *key, struct err *err);
 int fs_prune_parents(int objects_fd, const char *key, struct err *err);
 
 /* fs_put.c */
-int fs_put_file(struct blob_store *blobs, const char *key, const char *path, const struct blob_info *info, struct err *err);
+int fs_put_file(struct blob_store *blobs, const char *key, const char *path, const struct blob_info *info,
+		struct err *err);
 int fs_put_bytes(struct blob_store *blobs, const char *key, const void *ptr, size_t len, struct err *err);
 int fs_write_all(int fd, const void *ptr, size_t len);
 

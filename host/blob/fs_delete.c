@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deleting objects, and the folders that become empty by it. Any thread. Nothing outside the objects' folder is ever touched. */
+/* Deleting objects, and the folders that become empty by it. Any thread. Nothing outside the objects' folder is ever
+ * touched. */
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>

@@ -80,7 +80,8 @@ int fs_read(struct blob_store *blobs, const char *key, uint64_t offset, uint64_t
 	if (rc != 0)
 		return rc;
 	if (offset > size)
-		rc = err_set(err, ERR_RANGE, "the object %.120s has %" PRIu64 " bytes; reading cannot begin at %" PRIu64, key,
+		rc = err_set(err, ERR_RANGE,
+			     "the object %.120s has %" PRIu64 " bytes; reading cannot begin at %" PRIu64, key,
 			     size, offset);
 	end = length < size - offset ? offset + length : size;
 	if (rc == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folders of the directory store: made on the way to an object, synced, pruned when empty. Any thread; several may make and
- * prune the same folders at once, so a caller that finds its folder gone makes it again.
+ * Folders of the directory store: made on the way to an object, synced, pruned when empty. Any thread; several may
+ * make and prune the same folders at once, so a caller that finds its folder gone makes it again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,8 @@ int fs_error(struct err *err, int number, const char *what, const char *key)
 	case ENOTDIR:
 	case EISDIR:
 	case ENOTEMPTY:
-		return err_set(err, ERR_CONFLICT, "cannot %s %.120s: an object and a folder would have the same name", what, key);
+		return err_set(err, ERR_CONFLICT, "cannot %s %.120s: an object and a folder would have the same name",
+			       what, key);
 	default:
 		err_set(err, ERR_STORE, "the object store cannot %s %.120s: %s", what, key, strerror(number));
 		err_reason(err, "io");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing objects: complete and synced under a name in the staging folder, then renamed, then the folders are synced. Any
- * thread. An object must never be seen half written, and never be reported stored before it is durable.
+ * Writing objects: complete and synced under a name in the staging folder, then renamed, then the folders are synced.
+ * Any thread. An object must never be seen half written, and never be reported stored before it is durable.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,8 @@ int fs_write_all(int fd, const void *ptr, size_t len)
 	return 0;
 }
 
-static int make_temp(struct fs_store *store, const char *key, char ret_name[IDENT_ID_MAX + 1], int *ret_fd, struct err *err)
+static int make_temp(struct fs_store *store, const char *key, char ret_name[IDENT_ID_MAX + 1], int *ret_fd,
+		     struct err *err)
 {
 	ident_random(ret_name, "put_", 24);
 	*ret_fd = openat(store->staging_fd, ret_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -153,7 +154,8 @@ static int move_in(struct fs_store *store, int from, const char *key, const char
 	return rc;
 }
 
-int fs_put_file(struct blob_store *blobs, const char *key, const char *path, const struct blob_info *info, struct err *err)
+int fs_put_file(struct blob_store *blobs, const char *key, const char *path, const struct blob_info *info,
+		struct err *err)
 {
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

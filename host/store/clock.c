@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arithmetic of the store's guarded clock. Pure: any thread, readings are passed in. It must never go back, whatever the
- * wall clock or a restored mark says.
+ * The arithmetic of the store's guarded clock. Pure: any thread, readings are passed in. It must never go back,
+ * whatever the wall clock or a restored mark says.
  */
 #include "store/clock.h"
 

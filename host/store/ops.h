@@ -2,9 +2,9 @@
 /*
  * Internal: what a store implementation provides, and the transaction that buffers a step's writes on top of it.
  *
- * An implementation runs a step like this: txn_init, step(txn, arg), txn_end (turns what the step ignored into an error), then
- * applies txn->rows, txn->counts and txn->streams as one atomic unit. Every row the step read carries the revision it had, so
- * that an optimistic store can check them with the same script that applies the writes.
+ * An implementation runs a step like this: txn_init, step(txn, arg), txn_end (turns what the step ignored into an
+ * error), then applies txn->rows, txn->counts and txn->streams as one atomic unit. Every row the step read carries the
+ * revision it had, so that an optimistic store can check them with the same script that applies the writes.
  */
 #ifndef STORE_OPS_H
 #define STORE_OPS_H
@@ -69,8 +69,8 @@ struct txn {
 typedef bool (*row_fn)(const struct store_row *row, void *arg);
 typedef bool (*entry_fn)(const struct stream_entry *entry, void *arg);
 
-/* Reads run in the thread of the step, on txn->conn; what they hand out lives in txn->arena. They see what is stored, not the
- * step's own writes. */
+/* Reads run in the thread of the step, on txn->conn; what they hand out lives in txn->arena. They see what is stored,
+ * not the step's own writes. */
 struct store_ops {
 	const char *name;
 	bool exclusive; /* one process per store */
@@ -80,17 +80,17 @@ struct store_ops {
 	bool (*healthy)(struct store *store, struct err *err);
 	void (*close)(struct store *store); /* frees the store */
 	/* Absent: ret_row->doc NULL and *ret_rev 0. */
-	int (*get)(struct txn *txn, enum store_table table, const char *key, struct store_row *ret_row, int64_t *ret_rev,
-		   struct err *err);
+	int (*get)(struct txn *txn, enum store_table table, const char *key, struct store_row *ret_row,
+		   int64_t *ret_rev, struct err *err);
 	int (*scan_due)(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg,
 			struct err *err);
 	int (*scan)(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
 		    size_t limit, row_fn fn, void *arg, struct err *err);
-	int (*read_stream)(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn, void *arg,
-			   struct err *err);
+	int (*read_stream)(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn,
+			   void *arg, struct err *err);
 	/* The oldest entries, at most limit, that are older; *ret_last is the last of them. */
-	int (*find_trim)(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
-			 uint64_t *ret_last, struct err *err);
+	int (*find_trim)(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit,
+			 size_t *ret_count, uint64_t *ret_last, struct err *err);
 	int (*count_get)(struct txn *txn, const char *name, int64_t *ret, struct err *err);
 	int (*next)(struct txn *txn, uint64_t *ret, struct err *err);
 };
@@ -104,7 +104,8 @@ struct store {
 };
 
 /* The arena is borrowed; txn_init resets it. */
-void txn_init(struct txn *txn, const struct store_ops *ops, void *conn, struct arena *arena, int64_t now_ms, bool read_only);
+void txn_init(struct txn *txn, const struct store_ops *ops, void *conn, struct arena *arena, int64_t now_ms,
+	      bool read_only);
 /* The verdict on a step that returned rc: rc, or the failure the step swallowed. */
 int txn_end(const struct txn *txn, int rc, struct err *err);
 bool txn_has_writes(const struct txn *txn);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store as its users see it: dispatch to the implementation, and conveniences built on steps. Any thread. It must never
- * know which implementation it talks to.
+ * The store as its users see it: dispatch to the implementation, and conveniences built on steps. Any thread. It must
+ * never know which implementation it talks to.
  */
 #include "store/store.h"
 
@@ -50,7 +50,8 @@ static int get_step(struct txn *txn, void *arg, struct err *err)
 	return 0;
 }
 
-int store_get(struct store *store, enum store_table table, const char *key, char **ret_doc, size_t *ret_len, struct err *err)
+int store_get(struct store *store, enum store_table table, const char *key, char **ret_doc, size_t *ret_len,
+	      struct err *err)
 {
 	struct get_arg get = {.table = table, .key = key};
 	int rc = store_view(store, get_step, &get, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transaction a step works on: reads go to the implementation once and are remembered, writes stay here until the
- * implementation applies them. Entered by the one thread that runs the step. It must never write to the store itself, and
- * never lose a failure that the step ignored.
+ * implementation applies them. Entered by the one thread that runs the step. It must never write to the store itself,
+ * and never lose a failure that the step ignored.
  */
 #include <assert.h>
 #include <string.h>
@@ -18,7 +18,8 @@ static const char *const table_names[STORE_TABLE_COUNT] = {
 #undef X
 };
 
-void txn_init(struct txn *txn, const struct store_ops *ops, void *conn, struct arena *arena, int64_t now_ms, bool read_only)
+void txn_init(struct txn *txn, const struct store_ops *ops, void *conn, struct arena *arena, int64_t now_ms,
+	      bool read_only)
 {
 	arena_reset(arena);
 	*txn = (struct txn){
@@ -118,7 +119,8 @@ static int check_name(const char *what, const char *text, bool empty_ok, struct 
 	size_t len = text != NULL ? strlen(text) : 0;
 
 	if (len > STORE_KEY_MAX || (len == 0 && !empty_ok))
-		return err_set(err, ERR_INTERNAL, "a %s of %zu bytes cannot be stored (1 to %d)", what, len, STORE_KEY_MAX);
+		return err_set(err, ERR_INTERNAL, "a %s of %zu bytes cannot be stored (1 to %d)", what, len,
+			       STORE_KEY_MAX);
 	return 0;
 }
 
@@ -133,7 +135,8 @@ static int check_size(const char *what, size_t len, struct err *err)
 {
 	if (len <= LIMIT_ROW)
 		return 0;
-	return err_set(err, ERR_PAYLOAD_TOO_LARGE, "a row of %s would have %zu bytes, more than %zu", what, len, LIMIT_ROW);
+	return err_set(err, ERR_PAYLOAD_TOO_LARGE, "a row of %s would have %zu bytes, more than %zu", what, len,
+		       LIMIT_ROW);
 }
 
 static uint32_t hash_of(enum store_table table, const char *key)
@@ -227,7 +230,8 @@ static int check_row(enum store_table table, const struct store_row *row, struct
 	if (rc == 0)
 		rc = check_size(table_names[table], row->doc_len, err);
 	if (rc == 0 && (row->doc == NULL || row->due_ms < 0))
-		rc = err_set(err, ERR_INTERNAL, "a row of %s without a document or with a negative due", table_names[table]);
+		rc = err_set(err, ERR_INTERNAL, "a row of %s without a document or with a negative due",
+			     table_names[table]);
 	return rc;
 }
 
@@ -273,7 +277,8 @@ int txn_delete(struct txn *txn, enum store_table table, const char *key, struct 
 	return 0;
 }
 
-int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg, struct err *err)
+int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg,
+		 struct err *err)
 {
 	struct err local;
 
@@ -283,8 +288,8 @@ int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t l
 	return fail(txn, txn->ops->scan_due(txn, table, upto, limit, fn, arg, err), err);
 }
 
-int txn_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,
-	     row_fn fn, void *arg, struct err *err)
+int txn_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
+	     size_t limit, row_fn fn, void *arg, struct err *err)
 {
 	struct err local;
 
@@ -383,7 +388,8 @@ static int stream_op(struct txn *txn, const struct txn_stream *op, struct err *e
 	return 0;
 }
 
-int txn_append(struct txn *txn, enum store_stream stream, const char *subject, const char *doc, size_t len, struct err *err)
+int txn_append(struct txn *txn, enum store_stream stream, const char *subject, const char *doc, size_t len,
+	       struct err *err)
 {
 	struct txn_stream op = {.op = TXN_APPEND, .stream = stream, .doc_len = len};
 	int rc = check_write(txn, err);
@@ -429,7 +435,8 @@ int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, s
 	return fail(txn, txn->ops->read_stream(txn, stream, after, limit, fn, arg, err), err);
 }
 
-int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count, struct err *err)
+int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
+	     struct err *err)
 {
 	struct txn_stream op = {.op = TXN_TRIM, .stream = stream};
 	struct err local;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes what a step left in its txn, inside the group's transaction. Entered by the writer thread only. It must stop at the
- * first failure: the caller rolls the whole group back.
+ * Writes what a step left in its txn, inside the group's transaction. Entered by the writer thread only. It must stop
+ * at the first failure: the caller rolls the whole group back.
  */
 #include "store/sqlite/sqlite.h"
 
-/* Documents are JSON text almost everywhere: stored as text they can be looked into with json_extract in the sqlite3 shell. */
+/* Documents are JSON text almost everywhere: stored as text they can be looked into with json_extract in the sqlite3
+ * shell. */
 static void bind_doc(sqlite3_stmt *stmt, int at, enum store_table table, const struct store_row *row)
 {
 	if (table == STORE_OBJECT)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moves the write-ahead log into the database, on a thread and a connection of its own, so that the writer never waits for it:
- * passively each time the log has grown by 4 MiB. A writer that never rests would keep the log growing for ever; past 64 MiB it
- * is paused between two groups for one more pass, after which the log starts anew.
+ * Moves the write-ahead log into the database, on a thread and a connection of its own, so that the writer never waits
+ * for it: passively each time the log has grown by 4 MiB. A writer that never rests would keep the log growing for
+ * ever; past 64 MiB it is paused between two groups for one more pass, after which the log starts anew.
  */
 #include "core/clock.h"
 #include "core/log.h"
@@ -26,7 +26,8 @@ void checkpoint_grown(struct sqlite_store *store)
 static bool pass(struct sqlite_store *store, size_t *ret_bytes)
 {
 	int pages = 0, moved = 0;
-	int code = sqlite3_wal_checkpoint_v2(store->checkpoint_conn->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages, &moved);
+	int code = sqlite3_wal_checkpoint_v2(store->checkpoint_conn->db, NULL, SQLITE_CHECKPOINT_PASSIVE, &pages,
+					     &moved);
 	struct err err;
 
 	*ret_bytes = pages > 0 ? (size_t)pages * store->page_size : 0;
@@ -94,7 +95,8 @@ void checkpoint_stop(struct sqlite_store *store)
 	pthread_join(store->checkpointer, NULL);
 }
 
-/* At close, with nobody else on the database: it is one file afterwards. A failure leaves the log, which the next open reads. */
+/* At close, with nobody else on the database: it is one file afterwards. A failure leaves the log, which the next
+ * open reads. */
 void checkpoint_truncate(struct conn *conn)
 {
 	sqlite3_wal_checkpoint_v2(conn->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);

@@ -112,7 +112,8 @@ int conn_table(struct conn *conn, enum store_table table, enum table_stmt which,
 	return take(conn, &conn->table[table][which], table_sql[which], schema_table(table), ret, err);
 }
 
-int conn_stream(struct conn *conn, enum store_stream stream, enum stream_stmt which, sqlite3_stmt **ret, struct err *err)
+int conn_stream(struct conn *conn, enum store_stream stream, enum stream_stmt which, sqlite3_stmt **ret,
+		struct err *err)
 {
 	return take(conn, &conn->stream[stream][which], stream_sql[which], schema_stream(stream), ret, err);
 }
@@ -174,7 +175,8 @@ int conn_read_int(struct conn *conn, const char *sql, int *ret, struct err *err)
 	return code == SQLITE_ROW ? 0 : conn_error(conn, code, err);
 }
 
-/* The journal mode is stored in the file, but only the writer may set it; a file system without shared memory refuses. */
+/* The journal mode is stored in the file, but only the writer may set it; a file system without shared memory
+ * refuses. */
 int conn_set_wal(struct conn *conn, struct err *err)
 {
 	sqlite3_stmt *stmt = NULL;
@@ -196,11 +198,12 @@ int conn_set_wal(struct conn *conn, struct err *err)
 }
 
 static const char *const settings[] = {
-	[CONN_WRITER] = "PRAGMA synchronous=FULL; PRAGMA cache_size=-16384; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; "
-			"PRAGMA trusted_schema=OFF; PRAGMA journal_size_limit=67108864",
+	[CONN_WRITER] = "PRAGMA synchronous=FULL; PRAGMA cache_size=-16384; PRAGMA mmap_size=0; "
+			"PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF; PRAGMA journal_size_limit=67108864",
 	[CONN_READER] = "PRAGMA query_only=ON; PRAGMA cache_size=-4096; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; "
 			"PRAGMA trusted_schema=OFF",
-	[CONN_CHECKPOINT] = "PRAGMA synchronous=FULL; PRAGMA cache_size=-256; PRAGMA mmap_size=0; PRAGMA trusted_schema=OFF",
+	[CONN_CHECKPOINT] = "PRAGMA synchronous=FULL; PRAGMA cache_size=-256; PRAGMA mmap_size=0; "
+			    "PRAGMA trusted_schema=OFF",
 	[CONN_CREATE] = "PRAGMA synchronous=FULL; PRAGMA mmap_size=0",
 };
 

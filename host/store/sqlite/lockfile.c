@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * "Exactly one berthd per database": a lock on <path>.lock that the kernel drops with the process, and the holder's pid in
- * the file for the one who is refused. Entered at open and close. The file is never deleted: deleting it would let two
- * processes lock two different files.
+ * "Exactly one berthd per database": a lock on <path>.lock that the kernel drops with the process, and the holder's
+ * pid in the file for the one who is refused. Entered at open and close. The file is never deleted: deleting it would
+ * let two processes lock two different files.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing: whose file is it, is it whole, is it free; then the threads. Entered by the thread that starts and stops
- * the daemon. It must never write to a file before it is known to be this deployment's, and never make a new database where an
- * old one may have been.
+ * Opening and closing: whose file is it, is it whole, is it free; then the threads. Entered by the thread that starts
+ * and stops the daemon. It must never write to a file before it is known to be this deployment's, and never make a new
+ * database where an old one may have been.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -113,14 +113,16 @@ static int check_file(const char *path, const char *name, struct file_facts *ret
 	if (!ret->exists) {
 		if (!has_log)
 			return 0;
-		return err_set(err, ERR_CONFIG, "%s is missing but its log %s-wal is there: restore the database or remove the log",
+		return err_set(err, ERR_CONFIG,
+			       "%s is missing but its log %s-wal is there: restore the database or remove the log",
 			       name, name);
 	}
 	ret->size = file.st_size;
 	if (!S_ISREG(file.st_mode))
 		return err_set(err, ERR_CONFIG, "%s is not a regular file", name);
 	if (file.st_size == 0)
-		return err_set(err, ERR_CONFIG, "%s is empty: restore it, or remove it to begin with a new store", name);
+		return err_set(err, ERR_CONFIG, "%s is empty: restore it, or remove it to begin with a new store",
+			       name);
 	if ((file.st_mode & 0222) == 0 || access(path, W_OK) != 0)
 		return err_set(err, ERR_CONFIG, "%s is read-only", name);
 	return check_magic(path, name, err);
@@ -224,7 +226,8 @@ static int inspect(struct sqlite_store *store, const struct store_config *config
 	return rc;
 }
 
-/* Written before the first step, so that a start under another boot is remembered; it also proves that the file takes writes. */
+/* Written before the first step, so that a start under another boot is remembered; it also proves that the file
+ * takes writes. */
 static int save_clock(struct sqlite_store *store, struct err *err)
 {
 	struct conn *conn = store->writer_conn;
@@ -252,7 +255,8 @@ static int start_clock(struct sqlite_store *store, struct err *err)
 	return save_clock(store, err);
 }
 
-static int open_writer(struct sqlite_store *store, int schema, const struct migration *steps, size_t count, struct err *err)
+static int open_writer(struct sqlite_store *store, int schema, const struct migration *steps, size_t count,
+		       struct err *err)
 {
 	int page_size = 0;
 	int rc = conn_open(store->path, store->name, CONN_WRITER, &store->writer_conn, err);
@@ -342,7 +346,8 @@ int sqlite_open_with(const struct store_config *config, const struct migration *
 	struct sqlite_store *store;
 	int rc;
 
-	if (config->path == NULL || config->path[0] == '\0' || config->deployment == NULL || config->deployment[0] == '\0')
+	if (config->path == NULL || config->path[0] == '\0' || config->deployment == NULL ||
+	    config->deployment[0] == '\0')
 		return err_set(err, ERR_CONFIG, "the state database needs a path and a deployment");
 	store = store_new(config);
 	if (store == NULL)

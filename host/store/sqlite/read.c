@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads of a step: on the writer's connection inside the group's transaction, or on a reader's snapshot. Entered by whichever
- * thread runs the step. What it hands out is copied into the step's arena, so it outlives the statement.
+ * Reads of a step: on the writer's connection inside the group's transaction, or on a reader's snapshot. Entered by
+ * whichever thread runs the step. What it hands out is copied into the step's arena, so it outlives the statement.
  */
 #include <string.h>
 
@@ -18,7 +18,8 @@ static void bind_text(sqlite3_stmt *stmt, int at, const char *text)
 }
 
 /* A column's bytes, whatever its type; zero-length values come as NULL from SQLite but not from here. */
-static int copy_column(struct txn *txn, sqlite3_stmt *stmt, int column, const char **ret, size_t *ret_len, struct err *err)
+static int copy_column(struct txn *txn, sqlite3_stmt *stmt, int column, const char **ret, size_t *ret_len,
+		       struct err *err)
 {
 	const void *ptr = sqlite3_column_blob(stmt, column);
 	size_t len = (size_t)sqlite3_column_bytes(stmt, column);
@@ -91,7 +92,8 @@ static int each_row(struct txn *txn, sqlite3_stmt *stmt, row_fn fn, void *arg, s
 	return rc;
 }
 
-int read_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg, struct err *err)
+int read_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg,
+		  struct err *err)
 {
 	sqlite3_stmt *stmt;
 	int rc = conn_table(txn->conn, table, STMT_DUE, &stmt, err);
@@ -106,8 +108,8 @@ int read_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t 
 static int scan_stmt(struct txn *txn, enum store_table table, const char *group, const char *after, bool down,
 		     sqlite3_stmt **ret, struct err *err)
 {
-	enum table_stmt which = group != NULL ? (down ? STMT_GROUP_DOWN : STMT_GROUP_UP) : (down ? STMT_ALL_DOWN : STMT_ALL_UP);
-	int rc = conn_table(txn->conn, table, which, ret, err);
+	static const enum table_stmt stmts[2][2] = {{STMT_ALL_UP, STMT_ALL_DOWN}, {STMT_GROUP_UP, STMT_GROUP_DOWN}};
+	int rc = conn_table(txn->conn, table, stmts[group != NULL][down], ret, err);
 
 	if (rc != 0)
 		return rc;
@@ -119,8 +121,8 @@ static int scan_stmt(struct txn *txn, enum store_table table, const char *group,
 	return 0;
 }
 
-int read_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,
-	      row_fn fn, void *arg, struct err *err)
+int read_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
+	      size_t limit, row_fn fn, void *arg, struct err *err)
 {
 	sqlite3_stmt *stmt;
 	int rc = scan_stmt(txn, table, group, after, newest_first, &stmt, err);

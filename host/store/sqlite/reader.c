@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Views: read-only steps in the caller's thread, each on a connection of a small pool and on one snapshot of the database.
- * Connections are made on demand up to a limit; past it a view waits for one. Nothing here ever writes.
+ * Views: read-only steps in the caller's thread, each on a connection of a small pool and on one snapshot of the
+ * database. Connections are made on demand up to a limit; past it a view waits for one. Nothing here ever writes.
  */
 #include <assert.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables, the store's own rows in them, and how an older schema becomes this one. Entered at open (and by the writer for
- * the clock mark). It must never change a database that it does not recognise, and never migrate without a backup copy.
+ * The tables, the store's own rows in them, and how an older schema becomes this one. Entered at open (and by the
+ * writer for the clock mark). It must never change a database that it does not recognise, and never migrate without a
+ * backup copy.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,8 @@ static const char *const streams[STREAM_COUNT] = {
 	[STREAM_DEAD] = "stream_dead",
 };
 
-/* "@" is the table's name. grp and due are "" and 0 where a table does not use them: the partial indexes stay empty then. */
+/* "@" is the table's name. grp and due are "" and 0 where a table does not use them: the partial indexes stay empty
+ * then. */
 #define COLUMNS "grp TEXT NOT NULL DEFAULT '',due INTEGER NOT NULL DEFAULT 0,rev INTEGER NOT NULL,doc BLOB NOT NULL"
 #define INDEXES                                                                 \
 	"CREATE INDEX @_due ON @(due) WHERE due>0;"                             \
@@ -58,7 +60,8 @@ static const char *const shape_sql[] = {
 static const char stream_sql[] = "CREATE TABLE @(seq INTEGER PRIMARY KEY AUTOINCREMENT,subject TEXT NOT NULL,"
 				 "at INTEGER NOT NULL,doc BLOB NOT NULL);"
 				 "CREATE INDEX @_subject ON @(subject);";
-static const char counters_sql[] = "CREATE TABLE counters(name TEXT PRIMARY KEY,value INTEGER NOT NULL) STRICT,WITHOUT ROWID;";
+static const char counters_sql[] =
+	"CREATE TABLE counters(name TEXT PRIMARY KEY,value INTEGER NOT NULL) STRICT,WITHOUT ROWID;";
 
 const char *schema_table(enum store_table table)
 {
@@ -180,7 +183,8 @@ int schema_check(struct conn *conn, const char *deployment, int *ret_schema, cha
 	int rc = conn_read_int(conn, "PRAGMA application_id", &app_id, err);
 
 	if (rc == 0)
-		rc = conn_read_int(conn, "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name='meta'", &tables_found, err);
+		rc = conn_read_int(conn, "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name='meta'",
+				   &tables_found, err);
 	if (rc != 0)
 		return rc;
 	if (app_id != SQLITE_STORE_APP_ID || tables_found != 1)
@@ -190,18 +194,19 @@ int schema_check(struct conn *conn, const char *deployment, int *ret_schema, cha
 		return rc;
 	schema = parse_schema(text);
 	if (schema > SQLITE_STORE_SCHEMA)
-		return err_set(err, ERR_CONFIG, "%s was made by a newer berthd (schema %d, this one knows %d)", conn->name, schema,
-			       SQLITE_STORE_SCHEMA);
+		return err_set(err, ERR_CONFIG, "%s was made by a newer berthd (schema %d, this one knows %d)",
+			       conn->name, schema, SQLITE_STORE_SCHEMA);
 	rc = meta_get(conn, KEY_DEPLOYMENT, owner, err);
 	if (rc == 0)
 		rc = meta_get(conn, KEY_ID, text, err);
 	if (rc != 0)
 		return rc;
 	if (schema < 0 || owner[0] == '\0' || strlen(text) != 32)
-		return err_set(err, ERR_CONFIG, "%s does not say its schema, deployment and id; it is damaged", conn->name);
+		return err_set(err, ERR_CONFIG, "%s does not say its schema, deployment and id; it is damaged",
+			       conn->name);
 	if (strcmp(owner, deployment) != 0)
-		return err_set(err, ERR_CONFIG, "%s belongs to the deployment \"%.64s\", not to \"%.64s\"", conn->name, owner,
-			       deployment);
+		return err_set(err, ERR_CONFIG, "%s belongs to the deployment \"%.64s\", not to \"%.64s\"", conn->name,
+			       owner, deployment);
 	*ret_schema = schema;
 	memcpy(ret_id, text, 33);
 	return 0;
@@ -275,8 +280,8 @@ int schema_migrate(struct conn *conn, const char *path, int schema, const struct
 		return 0;
 	for (from = schema; from < SQLITE_STORE_SCHEMA; from++)
 		if (find_step(steps, count, from) == NULL)
-			return err_set(err, ERR_CONFIG, "%s has schema %d and this berthd knows no way from %d to %d", conn->name,
-				       schema, from, from + 1);
+			return err_set(err, ERR_CONFIG, "%s has schema %d and this berthd knows no way from %d to %d",
+				       conn->name, schema, from, from + 1);
 	rc = backup(conn, path, schema, err);
 	if (rc == 0)
 		rc = run_steps(conn, schema, steps, count, err);
@@ -328,7 +333,8 @@ int schema_save_clock(struct conn *conn, const struct store_clock *clock, struct
 
 	buf_init(&buf, DOC_MAX);
 	rc = json_encode(&buf, clock_fields, &doc, 0);
-	rc = rc != 0 ? err_set(err, ERR_NOMEM, "no memory for the clock mark") : meta_set(conn, KEY_CLOCK, buf.ptr, err);
+	rc = rc != 0 ? err_set(err, ERR_NOMEM, "no memory for the clock mark") : meta_set(conn, KEY_CLOCK, buf.ptr,
+											  err);
 	buf_fini(&buf);
 	return rc;
 }

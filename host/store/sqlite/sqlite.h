@@ -15,24 +15,26 @@
 #define SQLITE_STORE_APP_ID 0x42727468 /* "Brth", in the file's header */
 
 #define WAL_CHECKPOINT_BYTES (4 * 1024 * 1024)
-#define WAL_PAUSE_BYTES (64 * 1024 * 1024) /* past it the writer stands still for one checkpoint, so that the file starts anew */
+#define WAL_PAUSE_BYTES (64 * 1024 * 1024) /* past it the writer stands still for one pass, so that the log starts anew */
 #define QUICK_CHECK_BYTES (256LL * 1024 * 1024)
 #define GROUP_STEPS 128
 #define GROUP_NS (2 * INT64_C(1000000))
+#define GROUP_MOST_NS (20 * INT64_C(1000000))
 
 /* Statements per table; "@" in the text is the table's name. */
-#define SQLITE_TABLE_STMTS(X)                                                                                              \
-	X(GET, "SELECT key,grp,due,rev,doc FROM @ WHERE key=?1")                                                           \
-	X(INSERT, "INSERT INTO @(key,grp,due,rev,doc) VALUES(?1,?2,?3,1,?4)")                                              \
-	X(UPSERT, "INSERT INTO @(key,grp,due,rev,doc) VALUES(?1,?2,?3,1,?4) ON CONFLICT(key) DO UPDATE SET "               \
-		  "grp=excluded.grp,due=excluded.due,rev=rev+1,doc=excluded.doc")                                          \
-	X(UPDATE_DOC, "UPDATE @ SET rev=rev+1,doc=?2 WHERE key=?1")                                                        \
-	X(DELETE, "DELETE FROM @ WHERE key=?1")                                                                            \
-	X(DUE, "SELECT key,grp,due,rev,doc FROM @ WHERE due>0 AND due<=?1 ORDER BY due LIMIT ?2")                          \
-	X(ALL_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE key>?2 ORDER BY key LIMIT ?3")                                  \
-	X(ALL_DOWN, "SELECT key,grp,due,rev,doc FROM @ WHERE key<?2 ORDER BY key DESC LIMIT ?3")                           \
-	X(GROUP_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE grp=?1 AND grp<>'' AND key>?2 ORDER BY key LIMIT ?3")         \
-	X(GROUP_DOWN, "SELECT key,grp,due,rev,doc FROM @ WHERE grp=?1 AND grp<>'' AND key<?2 ORDER BY key DESC LIMIT ?3")
+#define SQLITE_TABLE_STMTS(X)                                                                                           \
+	X(GET, "SELECT key,grp,due,rev,doc FROM @ WHERE key=?1")                                                        \
+	X(INSERT, "INSERT INTO @(key,grp,due,rev,doc) VALUES(?1,?2,?3,1,?4)")                                           \
+	X(UPSERT, "INSERT INTO @(key,grp,due,rev,doc) VALUES(?1,?2,?3,1,?4) ON CONFLICT(key) DO UPDATE SET "            \
+		  "grp=excluded.grp,due=excluded.due,rev=rev+1,doc=excluded.doc")                                       \
+	X(UPDATE_DOC, "UPDATE @ SET rev=rev+1,doc=?2 WHERE key=?1")                                                     \
+	X(DELETE, "DELETE FROM @ WHERE key=?1")                                                                         \
+	X(DUE, "SELECT key,grp,due,rev,doc FROM @ WHERE due>0 AND due<=?1 ORDER BY due LIMIT ?2")                       \
+	X(ALL_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE key>?2 ORDER BY key LIMIT ?3")                               \
+	X(ALL_DOWN, "SELECT key,grp,due,rev,doc FROM @ WHERE key<?2 ORDER BY key DESC LIMIT ?3")                        \
+	X(GROUP_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE grp=?1 AND grp<>'' AND key>?2 ORDER BY key LIMIT ?3")      \
+	X(GROUP_DOWN,                                                                                                   \
+	  "SELECT key,grp,due,rev,doc FROM @ WHERE grp=?1 AND grp<>'' AND key<?2 ORDER BY key DESC LIMIT ?3")
 
 #define SQLITE_STREAM_STMTS(X)                                                      \
 	X(APPEND, "INSERT INTO @(subject,at,doc) VALUES(?1,?2,?3)")                 \
@@ -120,6 +122,7 @@ struct sqlite_store {
 	struct job *ready; /* taken from the queue, not yet run */
 	struct store_clock mark;
 	int64_t marked_ns;
+	int64_t commit_ns; /* what the last COMMIT took */
 	uint64_t next, next_stored;
 	size_t wal_bytes, wal_asked;
 	size_t page_size;
@@ -144,10 +147,12 @@ int conn_set_wal(struct conn *conn, struct err *err);
 /* Fills err from what the connection reports for an SQLite result code: always ERR_STORE, with a reason. */
 int conn_error(struct conn *conn, int code, struct err *err);
 int conn_exec(struct conn *conn, const char *sql, struct err *err);
-/* Statements are prepared at first use. conn_take_* gives a private copy when the cached one is being stepped through. */
+/* Statements are prepared at first use. conn_take_* gives a private copy when the cached one is being stepped
+ * through. */
 int conn_plain(struct conn *conn, enum plain_stmt which, sqlite3_stmt **ret, struct err *err);
 int conn_table(struct conn *conn, enum store_table table, enum table_stmt which, sqlite3_stmt **ret, struct err *err);
-int conn_stream(struct conn *conn, enum store_stream stream, enum stream_stmt which, sqlite3_stmt **ret, struct err *err);
+int conn_stream(struct conn *conn, enum store_stream stream, enum stream_stmt which, sqlite3_stmt **ret,
+		struct err *err);
 /* Resets a cached statement, finalizes a private copy. */
 void conn_give(struct conn *conn, sqlite3_stmt *stmt);
 /* Steps a statement that returns no rows, and gives it back. */
@@ -179,8 +184,8 @@ int read_get(struct txn *txn, enum store_table table, const char *key, struct st
 	     struct err *err);
 int read_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg,
 		  struct err *err);
-int read_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,
-	      row_fn fn, void *arg, struct err *err);
+int read_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
+	      size_t limit, row_fn fn, void *arg, struct err *err);
 int read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn, void *arg,
 		struct err *err);
 int read_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,

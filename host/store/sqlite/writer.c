@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The writer: one thread that takes queued steps, runs them one after another in a single SQLite transaction and wakes their
- * callers after its COMMIT. Callers enter writer_update and block on a slot of their own. A caller must never be told "done"
- * before the commit, and never be told an answer that was computed on top of steps which were rolled back.
+ * The writer: one thread that takes queued steps, runs them one after another in a single SQLite transaction and wakes
+ * their callers after its COMMIT. Callers enter writer_update and block on a slot of their own. A caller must never be
+ * told "done" before the commit, and never be told an answer that was computed on top of steps which were rolled back.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -170,8 +170,8 @@ static int add_own_rows(struct sqlite_store *store, struct group *group, struct 
 }
 
 /*
- * When a COMMIT fails because the log could not be written or synced, its frames may still be in the log: a crash right now
- * would replay them. When the disk is full the last frame, the one that counts, is missing.
+ * When a COMMIT fails because the log could not be written or synced, its frames may still be in the log: a crash
+ * right now would replay them. When the disk is full the last frame, the one that counts, is missing.
  */
 static int commit(struct sqlite_store *store, struct err *err)
 {
@@ -200,12 +200,23 @@ static int finish(struct sqlite_store *store, struct group *group, struct err *e
 {
 	uint64_t next = store->next;
 	int rc = add_own_rows(store, group, err);
+	int64_t start_ns = clock_boot_ns();
 
 	if (rc == 0)
 		rc = commit(store, err);
+	store->commit_ns = clock_boot_ns() - start_ns;
 	if (rc == 0)
 		store->next_stored = next;
 	return rc;
+}
+
+/* How long a group may take steps: on a slow disk a group that is cut short waits longer for the next commit than it
+ * saved. */
+static int64_t group_budget_ns(const struct sqlite_store *store)
+{
+	if (store->commit_ns <= GROUP_NS)
+		return GROUP_NS;
+	return store->commit_ns < GROUP_MOST_NS ? store->commit_ns : GROUP_MOST_NS;
 }
 
 static void fail_all(struct group *group, const struct err *err)
@@ -235,7 +246,8 @@ static void answer(struct sqlite_store *store, struct group *group, int rc, cons
 		slot_wake(&group->jobs[i]->done);
 }
 
-/* A step that broke the transaction took the others of its group with it: each is run again in a transaction of its own. */
+/* A step that broke the transaction took the others of its group with it: each is run again in a transaction of its
+ * own. */
 static void run_alone(struct sqlite_store *store, struct group *group)
 {
 	struct group one = {.count = 1};
@@ -276,7 +288,7 @@ static struct job *next_job(struct sqlite_store *store)
 static void run_group(struct sqlite_store *store)
 {
 	struct group group = {.count = 0};
-	int64_t end_ns = clock_boot_ns() + GROUP_NS;
+	int64_t end_ns = clock_boot_ns() + group_budget_ns(store);
 	struct err err = {0};
 	struct job *job;
 	int rc = conn_run_plain(store->writer_conn, STMT_PLAIN_BEGIN_WRITE, &err);
@@ -336,7 +348,9 @@ static enum wanted wait_work(struct sqlite_store *store)
 			continue;
 		}
 		store->paused = false;
-		wanted = store->queue != NULL || store->ready != NULL ? WANT_GROUP : store->stopping ? WANT_STOP : WANT_JUDGE;
+		wanted = store->stopping ? WANT_STOP : WANT_JUDGE;
+		if (store->queue != NULL || store->ready != NULL)
+			wanted = WANT_GROUP;
 		if (wanted != WANT_JUDGE || !in_time)
 			break;
 		store->writer_waits = true;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance cases of a store that need one process: rows, scans, counters, streams, views. Cases with threads and
- * killed processes are in conformance_crash.c. Runs in the test's thread; it must not know which store it tests.
+ * The table of the conformance cases, and those of rows and scans. Numbers and streams are in conformance_streams.c,
+ * threads and killed processes in conformance_crash.c. Runs in the test's thread; it must not know which store it
+ * tests.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +72,7 @@ static void assert_doc(struct store *store, enum store_table table, const char *
 	free(found);
 }
 
-static void must(struct store *store, store_step step, void *arg)
+void conformance_must(struct store *store, store_step step, void *arg)
 {
 	struct err err = {0};
 
@@ -79,7 +80,7 @@ static void must(struct store *store, store_step step, void *arg)
 		fail_msg("step: %s", err.msg);
 }
 
-static void must_view(struct store *store, store_step step, void *arg)
+void conformance_must_view(struct store *store, store_step step, void *arg)
 {
 	struct err err = {0};
 
@@ -158,13 +159,13 @@ static void test_atomic(const struct conformance_env *env)
 	assert_int_equal(store_update(store, write_all_kinds, &many, &err), ERR_CONFLICT);
 	assert_int_equal(err.code, ERR_CONFLICT);
 	assert_string_equal(err.msg, "as asked");
-	must_view(store, tally_step, &tally);
+	conformance_must_view(store, tally_step, &tally);
 	assert_int_equal(tally.rows, 1);
 	assert_int_equal(tally.entries, 0);
 	assert_int_equal(tally.count, 0);
 	many.rc = 0;
-	must(store, write_all_kinds, &many);
-	must_view(store, tally_step, &tally);
+	conformance_must(store, write_all_kinds, &many);
+	conformance_must_view(store, tally_step, &tally);
 	assert_int_equal(tally.rows, 2);
 	assert_int_equal(tally.entries, 1);
 	assert_int_equal(tally.count, 3);
@@ -186,7 +187,8 @@ static void expect(struct txn *txn, const char *doc, int64_t due, bool *ret_good
 	if (doc == NULL)
 		*ret_good &= row.doc == NULL && row.doc_len == 0;
 	else
-		*ret_good &= row.doc != NULL && strcmp(row.doc, doc) == 0 && row.doc_len == strlen(doc) && row.due_ms == due;
+		*ret_good &= row.doc != NULL && strcmp(row.doc, doc) == 0 && row.doc_len == strlen(doc) &&
+			     row.due_ms == due;
 }
 
 static int own_writes_step(struct txn *txn, void *arg, struct err *err)
@@ -219,7 +221,7 @@ static void test_own_writes(const struct conformance_env *env)
 	bool good = false;
 
 	conformance_put(store, STORE_TASK, "k", "g", 0, "zero");
-	must(store, own_writes_step, &good);
+	conformance_must(store, own_writes_step, &good);
 	assert_true(good);
 	assert_doc(store, STORE_TASK, "k", "two");
 	store_close(store);
@@ -257,16 +259,17 @@ static int scan_step(struct txn *txn, void *arg, struct err *err)
 	scan->list.count = 0;
 	if (scan->due)
 		return txn_scan_due(txn, STORE_TASK, scan->upto, scan->limit, list_row, &scan->list, err);
-	return txn_scan(txn, STORE_TASK, scan->group, scan->after, scan->newest_first, scan->limit, list_row, &scan->list, err);
+	return txn_scan(txn, STORE_TASK, scan->group, scan->after, scan->newest_first, scan->limit, list_row,
+			&scan->list, err);
 }
 
 static void assert_scan(struct store *store, struct scan_arg scan, const char *keys)
 {
 	if (scan.limit == 0)
 		scan.limit = SIZE_MAX;
-	must_view(store, scan_step, &scan);
+	conformance_must_view(store, scan_step, &scan);
 	assert_string_equal(scan.list.keys, keys);
-	must(store, scan_step, &scan);
+	conformance_must(store, scan_step, &scan);
 	assert_string_equal(scan.list.keys, keys);
 }
 
@@ -362,10 +365,10 @@ static void test_scan_in_scan(const struct conformance_env *env)
 		snprintf(key, sizeof(key), "%d", i);
 		conformance_put(store, STORE_TASK, key, NULL, 0, "x");
 	}
-	must(store, nest_step, &nest);
+	conformance_must(store, nest_step, &nest);
 	assert_int_equal(nest.rc, 0);
 	assert_int_equal(nest.pairs, 12);
-	must_view(store, nest_step, &nest);
+	conformance_must_view(store, nest_step, &nest);
 	assert_int_equal(nest.pairs, 12);
 	assert_scan(store, (struct scan_arg){0}, "0 1 2 3 4");
 	store_close(store);
@@ -376,7 +379,8 @@ static void test_scan_in_scan(const struct conformance_env *env)
 static void test_bytes(const struct conformance_env *env)
 {
 	static const char bytes[] = "\0\1\xff\xfe\0 end";
-	static const char *const keys[] = {"a/b", "a b", "a'b", "a\"b", "a%b", "a\nb", "\xc3\xa9", "\xff\xfe", "*", "{x}", "a:b", ";"};
+	static const char *const keys[] = {"a/b", "a b", "a'b", "a\"b", "a%b", "a\nb", "\xc3\xa9", "\xff\xfe", "*",
+					   "{x}", "a:b", ";"};
 	struct store *store = conformance_open(env);
 	struct put_arg put = {.row = {.doc = bytes, .doc_len = sizeof(bytes) - 1}};
 	struct err err = {0};
@@ -387,7 +391,7 @@ static void test_bytes(const struct conformance_env *env)
 		put.table = i % 2 ? STORE_OBJECT : STORE_TASK;
 		put.row.key = keys[i];
 		put.row.group = keys[i];
-		must(store, put_step, &put);
+		conformance_must(store, put_step, &put);
 	}
 	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
 		assert_int_equal(store_get(store, i % 2 ? STORE_OBJECT : STORE_TASK, keys[i], &doc, &len, &err), 0);
@@ -440,12 +444,13 @@ static void test_limits(const struct conformance_env *env)
 	assert_non_null(key);
 	memset(big, 'b', LIMIT_ROW + 1);
 	memset(key, 'k', 4095);
-	must(store, put_step, &put);
+	conformance_must(store, put_step, &put);
 	assert_int_equal(store_get(store, STORE_TASK, "k", &doc, &len, NULL), 0);
 	assert_int_equal(len, LIMIT_ROW);
 	assert_memory_equal(doc, big, LIMIT_ROW);
 	free(doc);
-	assert_refused(store, (struct store_row){.key = "k", .doc = big, .doc_len = LIMIT_ROW + 1}, ERR_PAYLOAD_TOO_LARGE);
+	assert_refused(store, (struct store_row){.key = "k", .doc = big, .doc_len = LIMIT_ROW + 1},
+		       ERR_PAYLOAD_TOO_LARGE);
 	assert_refused(store, (struct store_row){.key = key, .doc = "x", .doc_len = 1}, ERR_INTERNAL);
 	assert_refused(store, (struct store_row){.key = "", .doc = "x", .doc_len = 1}, ERR_INTERNAL);
 	assert_refused(store, (struct store_row){.key = "k"}, ERR_INTERNAL);
@@ -456,217 +461,7 @@ static void test_limits(const struct conformance_env *env)
 	store_close(store);
 }
 
-/* ---- numbers ---- */
-
-struct next_arg {
-	uint64_t number;
-	int rc;
-};
-
-static int next_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct next_arg *next = arg;
-	int rc = txn_next(txn, &next->number, err);
-
-	return rc != 0 ? rc : next->rc;
-}
-
-static void test_next(const struct conformance_env *env)
-{
-	struct store *store = conformance_open(env);
-	struct next_arg next = {0};
-	uint64_t last = 0;
-	int64_t now;
-	int i;
-
-	for (i = 0; i < 20; i++) {
-		next.rc = i % 3 == 0 ? ERR_CONFLICT : 0;
-		assert_int_equal(store_update(store, next_step, &next, NULL), next.rc);
-		assert_true(next.number > last);
-		last = next.number;
-		if (i % 5 == 4) {
-			store_close(store);
-			store = conformance_open(env);
-		}
-	}
-	assert_int_equal(store_now(store, &now, NULL), 0);
-	assert_true(last > (uint64_t)now * 1000 - 3600 * UINT64_C(1000000));
-	assert_int_equal(store_view(store, next_step, &next, NULL), ERR_INTERNAL);
-	store_close(store);
-}
-
-static int count_step(struct txn *txn, void *arg, struct err *err)
-{
-	int64_t *value = arg;
-	int rc = *value != 0 ? txn_count_add(txn, "a'b", *value, err) : 0;
-
-	return rc != 0 ? rc : txn_count_get(txn, "a'b", value, err);
-}
-
-static void test_counters(const struct conformance_env *env)
-{
-	struct store *store = conformance_open(env);
-	int64_t value = 0;
-
-	must_view(store, count_step, &value);
-	assert_int_equal(value, 0);
-	value = 41;
-	must(store, count_step, &value);
-	assert_int_equal(value, 41);
-	value = -1;
-	must(store, count_step, &value);
-	assert_int_equal(value, 40);
-	store_close(store);
-	store = conformance_open(env);
-	value = 0;
-	must_view(store, count_step, &value);
-	assert_int_equal(value, 40);
-	value = INT64_MAX;
-	assert_int_equal(store_update(store, count_step, &value, NULL), ERR_INTERNAL);
-	store_close(store);
-}
-
-/* ---- streams ---- */
-
-struct stream_arg {
-	const char *append; /* subjects, one character each; the document is the subject's upper case */
-	uint64_t ack;
-	const char *ack_subject;
-	int64_t trim_older;
-	size_t trim_limit, trimmed;
-	char seen[64];
-	uint64_t first, last;
-	int64_t last_ms;
-};
-
-static bool see_entry(const struct stream_entry *entry, void *arg)
-{
-	struct stream_arg *stream = arg;
-	size_t len = strlen(stream->seen);
-
-	assert_true(len + 1 < sizeof(stream->seen));
-	assert_int_equal(entry->doc_len, 2);
-	assert_int_equal(entry->doc[0], '.');
-	assert_true(entry->seq > stream->last);
-	assert_true(entry->at_ms >= stream->last_ms);
-	stream->seen[len] = entry->subject[0];
-	stream->seen[len + 1] = '\0';
-	if (stream->first == 0)
-		stream->first = entry->seq;
-	stream->last = entry->seq;
-	stream->last_ms = entry->at_ms;
-	return true;
-}
-
-static int stream_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct stream_arg *stream = arg;
-	char subject[2] = "", doc[2] = ".";
-	const char *at;
-	int rc = 0;
-
-	for (at = stream->append; rc == 0 && at != NULL && *at != '\0'; at++) {
-		subject[0] = doc[1] = *at;
-		rc = txn_append(txn, STREAM_EVENTS, subject, doc, 2, err);
-	}
-	if (rc == 0 && stream->ack != 0)
-		rc = txn_ack(txn, STREAM_EVENTS, stream->ack, err);
-	if (rc == 0 && stream->ack_subject != NULL)
-		rc = txn_ack_subject(txn, STREAM_EVENTS, stream->ack_subject, err);
-	if (rc == 0 && stream->trim_limit > 0)
-		rc = txn_trim(txn, STREAM_EVENTS, stream->trim_older, stream->trim_limit, &stream->trimmed, err);
-	return rc;
-}
-
-struct see_arg {
-	uint64_t after;
-	size_t limit;
-	struct stream_arg *stream;
-};
-
-static int see_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct see_arg *see = arg;
-
-	see->stream->seen[0] = '\0';
-	see->stream->first = see->stream->last = 0;
-	see->stream->last_ms = 0;
-	return txn_read_stream(txn, STREAM_EVENTS, see->after, see->limit, see_entry, see->stream, err);
-}
-
-static void assert_stream(struct store *store, struct stream_arg *stream, uint64_t after, size_t limit, const char *seen)
-{
-	must_view(store, see_step, &(struct see_arg){after, limit, stream});
-	assert_string_equal(stream->seen, seen);
-}
-
-static void test_streams(const struct conformance_env *env)
-{
-	struct store *store = conformance_open(env);
-	struct stream_arg stream = {.append = "abacad"};
-	uint64_t last;
-
-	must(store, stream_step, &stream);
-	assert_stream(store, &stream, 0, SIZE_MAX, "abacad");
-	last = stream.last;
-	assert_stream(store, &stream, stream.first, 2, "ba");
-	assert_stream(store, &stream, last, SIZE_MAX, "");
-	must(store, stream_step, &(struct stream_arg){.ack = last});
-	must(store, stream_step, &(struct stream_arg){.ack = last});
-	assert_stream(store, &stream, 0, SIZE_MAX, "abaca");
-	must(store, stream_step, &(struct stream_arg){.ack_subject = "a"});
-	assert_stream(store, &stream, 0, SIZE_MAX, "bc");
-	must(store, stream_step, &(struct stream_arg){.ack_subject = "b"});
-	must(store, stream_step, &(struct stream_arg){.ack_subject = "c"});
-	assert_stream(store, &stream, 0, SIZE_MAX, "");
-	/* Numbers go on after everything was acknowledged and the store was opened again: cursors stay good. */
-	store_close(store);
-	store = conformance_open(env);
-	must(store, stream_step, &(struct stream_arg){.append = "x"});
-	assert_stream(store, &stream, last, SIZE_MAX, "x");
-	assert_true(stream.last > last);
-	store_close(store);
-}
-
-static void test_trim(const struct conformance_env *env)
-{
-	struct store *store = conformance_open(env);
-	struct stream_arg stream = {.append = "abcde"}, trim = {.trim_limit = 2};
-
-	must(store, stream_step, &stream);
-	assert_stream(store, &stream, 0, SIZE_MAX, "abcde");
-	trim.trim_older = stream.last_ms;
-	must(store, stream_step, &trim);
-	assert_int_equal(trim.trimmed, 0);
-	trim.trim_older = stream.last_ms + 1;
-	must(store, stream_step, &trim);
-	assert_int_equal(trim.trimmed, 2);
-	assert_stream(store, &stream, 0, SIZE_MAX, "cde");
-	trim.trim_limit = SIZE_MAX;
-	must(store, stream_step, &trim);
-	assert_int_equal(trim.trimmed, 3);
-	must(store, stream_step, &trim);
-	assert_int_equal(trim.trimmed, 0);
-	assert_stream(store, &stream, 0, SIZE_MAX, "");
-	store_close(store);
-}
-
-/* ---- views, reopening, big tables ---- */
-
-static void test_view_refuses_writes(const struct conformance_env *env)
-{
-	struct store *store = conformance_open(env);
-	struct many_arg many = {0};
-	struct stream_arg stream = {.ack = 1};
-	struct err err = {0};
-	int64_t value = 1;
-
-	assert_int_equal(store_view(store, write_all_kinds, &many, &err), ERR_INTERNAL);
-	assert_int_equal(store_view(store, stream_step, &stream, &err), ERR_INTERNAL);
-	assert_int_equal(store_view(store, count_step, &value, &err), ERR_INTERNAL);
-	assert_doc(store, STORE_TASK, "a", NULL);
-	store_close(store);
-}
+/* ---- reopening, big tables ---- */
 
 static void test_reopen(const struct conformance_env *env)
 {
@@ -746,10 +541,10 @@ static void test_big_table(const struct conformance_env *env)
 	int i;
 
 	for (i = 0; i < MANY; i += PAGE)
-		must(store, fill_step, &(struct fill_arg){i});
+		conformance_must(store, fill_step, &(struct fill_arg){i});
 	do {
 		before = page.rows;
-		must_view(store, page_step, &page);
+		conformance_must_view(store, page_step, &page);
 	} while (page.rows > before);
 	assert_int_equal(page.rows, MANY);
 	assert_true(page.sorted);
@@ -781,7 +576,7 @@ static void test_step_memory(const struct conformance_env *env)
 	for (i = 0; i < 66; i++) {
 		snprintf(key, sizeof(key), "%02d", i);
 		put.row.key = key;
-		must(store, put_step, &put);
+		conformance_must(store, put_step, &put);
 	}
 	assert_int_equal(store_update(store, read_everything, &tally, &err), ERR_NOMEM);
 	assert_int_equal(store_view(store, read_everything, &tally, &err), ERR_NOMEM);
@@ -801,11 +596,11 @@ const struct conformance_case conformance_cases[] = {
 	{"bytes", test_bytes},
 	{"empty_doc", test_empty_doc},
 	{"limits", test_limits},
-	{"next", test_next},
-	{"counters", test_counters},
-	{"streams", test_streams},
-	{"trim", test_trim},
-	{"view_refuses_writes", test_view_refuses_writes},
+	{"next", conformance_next},
+	{"counters", conformance_counters},
+	{"streams", conformance_streams},
+	{"trim", conformance_trim},
+	{"view_refuses_writes", conformance_view_refuses_writes},
 	{"reopen", test_reopen},
 	{"big_table", test_big_table},
 	{"step_memory", test_step_memory},

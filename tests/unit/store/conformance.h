@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every store must do. A test program gives an environment that opens its store and runs the cases: each begins with
- * an empty store. The cases open, close and open again the same store through the environment.
+ * What every store must do. A test program gives an environment that opens its store and runs the cases: each begins
+ * with an empty store. The cases open, close and open again the same store through the environment.
  */
 #ifndef TESTS_STORE_CONFORMANCE_H
 #define TESTS_STORE_CONFORMANCE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The conformance cases with threads, and with processes that are killed while they write. Assertions are made in the test's
- * thread only; threads and children report.
+ * The conformance cases with threads, and with processes that are killed while they write. Assertions are made in the
+ * test's thread only; threads and children report.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -349,7 +349,8 @@ static void child_main(const struct conformance_env *env, int round, int fd)
 	_exit(3);
 }
 
-/* Kills the child after some number of acknowledgements; *ret_last[thread] is the last acknowledged number, -1 for none. */
+/* Kills the child after some number of acknowledgements; *ret_last[thread] is the last acknowledged number, -1 for
+ * none. */
 static void kill_one(const struct conformance_env *env, int round, unsigned after, int ret_last[KILL_THREADS])
 {
 	unsigned seen = 0;

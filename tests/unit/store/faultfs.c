@@ -11,7 +11,8 @@ static atomic_int codes[FAULTFS_CALLS];
 static sqlite3_vfs *real_vfs;
 static sqlite3_vfs fault_vfs;
 
-/* SQLite's own tables (databases and logs have different ones) and our copies of them. Opens are rare: one lock will do. */
+/* SQLite's own tables (databases and logs have different ones) and our copies of them. Opens are rare: one lock will
+ * do. */
 #define TABLES_MAX 8
 static struct {
 	const sqlite3_io_methods *real;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guarded clock under every reading a bad day can bring: jumps of the wall clock, reboots, readings that go back. */
+/* The guarded clock under every reading a bad day can bring: jumps of the wall clock, reboots, readings that go
+ * back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -96,7 +97,8 @@ static void test_other_boot(void **state)
 	assert_int_equal(store_clock_now(&clock, 4 * MS), WALL + 8 * HOUR + 1);
 }
 
-/* The offset of a jump that was absorbed lives on over a reboot: the same wrong wall clock is not believed then either. */
+/* The offset of a jump that was absorbed lives on over a reboot: the same wrong wall clock is not believed then
+ * either. */
 static void test_offset_over_boot(void **state)
 {
 	struct store_clock clock = started();

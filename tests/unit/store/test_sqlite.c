@@ -20,7 +20,8 @@ static int open_sqlite(void *arg, struct store **ret, struct err *err)
 	char path[TEMPDIR_PATH];
 
 	tempdir_path(dir, "berth.db", path);
-	return store_open_sqlite(&(struct store_config){.path = path, .deployment = "test", .host_id = "host-1"}, ret, err);
+	return store_open_sqlite(&(struct store_config){.path = path, .deployment = "test", .host_id = "host-1"}, ret,
+				 err);
 }
 
 static void run_case(void **state)

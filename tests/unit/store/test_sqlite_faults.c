@@ -73,8 +73,8 @@ static int put_step(struct txn *txn, void *arg, struct err *err)
 {
 	const struct row_arg *row = arg;
 
-	return txn_put(txn, STORE_TASK, &(struct store_row){.key = row->key, .group = "g", .doc = row->doc, .doc_len = row->len},
-		       err);
+	return txn_put(txn, STORE_TASK, &(struct store_row){.key = row->key, .group = "g", .doc = row->doc,
+							    .doc_len = row->len}, err);
 }
 
 static int put(struct store *store, const char *key, struct err *err)
@@ -93,7 +93,8 @@ static void assert_present(struct store *store, const char *key, bool present)
 }
 
 /* A write fails in a way, the sentence says so, and the store works again afterwards. */
-static void fault_and_recover(struct fixture *fixture, enum faultfs_call call, int code, const char *reason, const char *sentence)
+static void fault_and_recover(struct fixture *fixture, enum faultfs_call call, int code, const char *reason,
+			      const char *sentence)
 {
 	struct err err;
 
@@ -384,7 +385,8 @@ static void write_mib(struct fixture *fixture, int mib, char *doc)
 	for (i = 0; i < mib * 2; i++) {
 		snprintf(key, sizeof(key), "key-%02d", i % 16);
 		memset(doc, 'a' + i / 16 % 26, LIMIT_ROW / 2);
-		assert_int_equal(store_update(fixture->store, put_step, &(struct row_arg){key, doc, LIMIT_ROW / 2}, &err), 0);
+		assert_int_equal(store_update(fixture->store, put_step, &(struct row_arg){key, doc, LIMIT_ROW / 2},
+					      &err), 0);
 	}
 }
 
@@ -409,7 +411,8 @@ struct reader_arg {
 	int64_t log_size;
 };
 
-/* While a view lasts its snapshot stays in the log, so the log grows past every mark; nobody may wait for that for ever. */
+/* While a view lasts its snapshot stays in the log, so the log grows past every mark; nobody may wait for that for
+ * ever. */
 static int long_view(struct txn *txn, void *arg, struct err *err)
 {
 	struct reader_arg *reader = arg;

@@ -48,7 +48,8 @@ static int teardown(void **state)
 static int open_as(const char *path, const char *deployment, struct store **ret, struct err *err)
 {
 	err_clear(err);
-	return store_open_sqlite(&(struct store_config){.path = path, .deployment = deployment, .host_id = "h-1"}, ret, err);
+	return store_open_sqlite(&(struct store_config){.path = path, .deployment = deployment, .host_id = "h-1"}, ret,
+				 err);
 }
 
 static struct store *open_good(const char *path)
@@ -156,7 +157,8 @@ static void test_private_files(void **state)
 	store_close(store);
 	/* One file and the lock remain. */
 	assert_int_equal(query_int(fixture->path, "SELECT count(*) FROM meta WHERE key LIKE 'store.%'"), 4);
-	assert_int_equal(query_int(fixture->path, "SELECT doc FROM meta WHERE key='store.schema'"), SQLITE_STORE_SCHEMA);
+	assert_int_equal(query_int(fixture->path, "SELECT doc FROM meta WHERE key='store.schema'"),
+			 SQLITE_STORE_SCHEMA);
 }
 
 static void test_operator_can_read(void **state)
@@ -166,7 +168,8 @@ static void test_operator_can_read(void **state)
 
 	conformance_put(store, STORE_EXECUTION, "e", "g", 5, "{\"state\":42}");
 	store_close(store);
-	assert_int_equal(query_int(fixture->path, "SELECT json_extract(doc,'$.state') FROM executions WHERE key='e'"), 42);
+	assert_int_equal(query_int(fixture->path, "SELECT json_extract(doc,'$.state') FROM executions WHERE key='e'"),
+			 42);
 	assert_int_equal(query_int(fixture->path, "SELECT rev FROM executions WHERE key='e' AND grp='g' AND due=5"), 1);
 }
 
@@ -246,7 +249,8 @@ static void test_damaged_meta(void **state)
 	make_store(fixture->path);
 	run_sql(fixture->path, "UPDATE meta SET doc='x' WHERE key='store.schema'");
 	assert_open_refused(fixture->path, "does not say its schema");
-	run_sql(fixture->path, "UPDATE meta SET doc='1' WHERE key='store.schema'; UPDATE meta SET doc='{' WHERE key='store.clock'");
+	run_sql(fixture->path,
+		"UPDATE meta SET doc='1' WHERE key='store.schema'; UPDATE meta SET doc='{' WHERE key='store.clock'");
 	assert_open_refused(fixture->path, "its clock mark is damaged");
 }
 
@@ -358,7 +362,8 @@ static void test_damaged_after_crash(void **state)
 
 static const struct migration from_zero[] = {{0, "ALTER TABLE warm RENAME COLUMN pool TO grp;"
 						"UPDATE warm SET rev=rev+1;"}};
-static const struct migration broken[] = {{0, "ALTER TABLE warm RENAME COLUMN pool TO grp; DELETE FROM warm; DELETE FROM none"}};
+static const struct migration broken[] = {{0, "ALTER TABLE warm RENAME COLUMN pool TO grp;"
+					     "DELETE FROM warm; DELETE FROM none;"}};
 
 static void make_schema_zero(const char *path)
 {
