@@ -16,12 +16,14 @@
 #define REPLY_MAX (64 * LIMIT_MIB)
 
 struct exchange {
+	struct ctl *ctl;
 	CURL *easy;
 	struct curl_slist *headers;
 	struct ctl_reply *reply;
 	ctl_sink sink;
 	ctl_source source;
 	void *arg;
+	const char *method;
 	bool failed; /* the local side stopped it */
 };
 
@@ -64,6 +66,17 @@ static size_t on_read(char *ptr, size_t size, size_t count, void *arg)
 	return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
 }
 
+/* At least once a second while an exchange waits, so that a signal is acted upon. */
+static int on_tick(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+	struct exchange *x = arg;
+
+	(void)a, (void)b, (void)c, (void)d;
+	if (strcmp(x->method, "DELETE"))
+		ctl_pass_interrupt(x->ctl);
+	return 0;
+}
+
 static void add_header(struct exchange *x, const char *name, const char *value)
 {
 	size_t len = strlen(name) + strlen(value) + 3;
@@ -94,6 +107,8 @@ static int open_exchange(struct ctl *ctl, struct exchange *x, const char *method
 {
 	struct buf url;
 
+	x->ctl = ctl;
+	x->method = method;
 	x->easy = curl_easy_init();
 	if (!x->easy)
 		return ctl_fail(CTL_ERROR, "out of memory");
@@ -106,6 +121,9 @@ static int open_exchange(struct ctl *ctl, struct exchange *x, const char *method
 	curl_easy_setopt(x->easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(x->easy, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
 	curl_easy_setopt(x->easy, CURLOPT_CUSTOMREQUEST, method);
+	curl_easy_setopt(x->easy, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(x->easy, CURLOPT_XFERINFOFUNCTION, on_tick);
+	curl_easy_setopt(x->easy, CURLOPT_XFERINFODATA, x);
 	curl_easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, on_header);
 	curl_easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
 	curl_easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, on_body);

@@ -95,7 +95,8 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret);
 /* SIGINT and SIGTERM ask for cancel of id from now on; NULL = default again. */
 void ctl_cancel_on_signal(const char *id);
-bool ctl_interrupted(void);
+/* Sends the cancel that a signal asked for, once. Called again and again while an exchange waits. */
+void ctl_pass_interrupt(struct ctl *ctl);
 
 /* ---- output (table.c) ---- */
 struct ctl_column {

@@ -17,6 +17,8 @@
 #define RETRY_PAUSE_MS 200
 
 static atomic_int interrupts;
+static atomic_bool cancel_sent;
+static const char *_Atomic cancel_id;
 
 struct stream {
 	struct ctl *ctl;
@@ -38,13 +40,9 @@ void ctl_cancel_on_signal(const char *id)
 {
 	struct sigaction action = {.sa_handler = id ? on_signal : SIG_DFL};
 
+	atomic_store(&cancel_id, id);
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-}
-
-bool ctl_interrupted(void)
-{
-	return atomic_load(&interrupts) > 0;
 }
 
 static int to_stream(void *arg, const void *ptr, size_t len)
@@ -140,11 +138,14 @@ static bool is_terminal(struct json_object *record)
 	return !strcmp(status, "completed") || !strcmp(status, "failed") || !strcmp(status, "cancelled");
 }
 
-static void send_cancel(struct ctl *ctl, const char *id)
+void ctl_pass_interrupt(struct ctl *ctl)
 {
+	const char *id = atomic_load(&cancel_id);
 	struct ctl_reply reply;
 	struct buf path;
 
+	if (!id || !atomic_load(&interrupts) || atomic_exchange(&cancel_sent, true))
+		return;
 	buf_init(&path, 4096);
 	buf_puts(&path, "/sandbox/executions/");
 	ctl_component(&path, id);
@@ -157,22 +158,18 @@ static void send_cancel(struct ctl *ctl, const char *id)
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret)
 {
 	int64_t revision = 0;
-	bool cancelled = false;
 	int rc, outages = 0;
 
 	for (;;) {
 		struct ctl_reply reply;
 		struct buf path;
 
-		if (ctl_interrupted() && !cancelled) {
-			cancelled = true;
-			send_cancel(ctl, id);
-		}
+		ctl_pass_interrupt(ctl);
 		buf_init(&path, 4096);
 		buf_puts(&path, "/sandbox/executions/");
 		ctl_component(&path, id);
 		if (revision)
-			buf_printf(&path, "?wait=%ds&revision=%lld", ctl_interrupted() || cancelled ? 2 : 20, (long long)revision);
+			buf_printf(&path, "?wait=20s&revision=%lld", (long long)revision);
 		rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
 		buf_fini(&path);
 		if ((rc || reply.status >= 500) && ++outages < RETRY_MAX) {

@@ -235,7 +235,7 @@ class Berth:
     def request(self, method, path, /, body=None, token=TOKEN, headers=None, timeout=120, **query):
         query = {k: v for k, v in query.items() if v is not None}
         if query:
-            path += ("&" if "?" in path else "?") + urllib.parse.urlencode(query)
+            route += ("&" if "?" in route else "?") + urllib.parse.urlencode(query)
         head = dict(headers or {})
         if token is not None:
             head.setdefault("Authorization", "Bearer " + token)
@@ -244,7 +244,7 @@ class Berth:
             head.setdefault("Content-Type", "application/json")
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * PATIENCE)
         try:
-            connection.request(method, path, body=body, headers=head)
+            connection.request(method, route, body=body, headers=head)
             response = connection.getresponse()
             return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
@@ -325,12 +325,16 @@ class Berth:
     def get_file(self, task, path, workspace="w", **query):
         return self.get("/sandbox/file-content", workspace_id=workspace, task_id=task, path=path, **query)
 
+    def processes(self):
+        """Command lines of what runs in any session of this provider, supervisors left out."""
+        return [command for _, command, _ in processes_under(self.mock.root) if "berth-supervise" not in command]
+
     def sessions_of(self, task, workspace="w"):
         return [ref for ref, s in self.mock.sessions().items()
                 if s.get("workspace") == workspace and s.get("task") == task]
 
     def ctl(self, *args, stdin=None, timeout=120, env=None, text=False):
-        environment = dict(os.environ, BERTH_ADDRESS=f"http://127.0.0.1:{self.port}", BERTH_TOKEN=TOKEN, **(env or {}))
+        environment = {**os.environ, "BERTH_ADDRESS": f"http://127.0.0.1:{self.port}", "BERTH_TOKEN": TOKEN, **(env or {})}
         return subprocess.run([str(BUILD / "bin" / "berthctl"), *args], input=stdin, capture_output=True,
                               timeout=timeout * PATIENCE, env=environment, text=text)
 
@@ -348,21 +352,29 @@ class Berth:
             return []
 
 
-def kill_under(root):
-    """Kills whatever a test left running with its working directory or environment under root."""
-    root = str(root)
+def processes_under(root):
+    """(pid, command line, state) of processes whose working folder or arguments lie under root."""
+    root, found = str(root), []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 cwd = os.readlink(f"/proc/{entry}/cwd")
-                command = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace")
-            except OSError:
+                command = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace").replace("\0", " ").strip()
+                state = open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[0]
+            except (OSError, IndexError):
                 continue
             if cwd.startswith(root) or root in command:
-                try:
-                    os.kill(int(entry), signal.SIGKILL)
-                except OSError:
-                    pass
+                found.append((int(entry), command, state))
+    return found
+
+
+def kill_under(root):
+    """Kills whatever a test left running."""
+    for pid, _, _ in processes_under(root):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
 
 
 def in_parallel(count, function):
