@@ -232,7 +232,7 @@ class Berth:
             return ""
 
     # ---- HTTP ----
-    def request(self, method, path, /, body=None, token=TOKEN, headers=None, timeout=120, **query):
+    def request(self, method, route, /, body=None, token=TOKEN, headers=None, timeout=120, **query):
         query = {k: v for k, v in query.items() if v is not None}
         if query:
             route += ("&" if "?" in route else "?") + urllib.parse.urlencode(query)
@@ -250,8 +250,8 @@ class Berth:
         finally:
             connection.close()
 
-    def get(self, path, /, **kw):
-        return self.request("GET", path, **kw)
+    def get(self, route, /, **kw):
+        return self.request("GET", route, **kw)
 
     def raw(self, data, timeout=10):
         """Sends bytes as they are; returns everything until the server closes or falls silent."""
