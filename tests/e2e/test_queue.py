@@ -19,7 +19,7 @@ def events_of(b):
     """Events by execution, in order, read from the store with an independent client."""
     db = sqlite3.connect(f"file:{b.state}/berth.db?mode=ro", uri=True)
     found = {}
-    for (doc,) in db.execute("select doc from streams where stream in (0, 1) order by seq"):
+    for (doc,) in db.execute("select doc from stream_events order by seq"):
         event = json.loads(doc)
         found.setdefault(event["correlationid"], []).append(event)
     db.close()
@@ -60,16 +60,16 @@ def test_Q4_garbage_messages(make):
     b.sh("t", "true")
     b.stop()
     db = sqlite3.connect(b.state / "berth.db")
-    columns = [row[1] for row in db.execute("pragma table_info(streams)")]
+    columns = [row[1] for row in db.execute("pragma table_info(stream_requests)")]
     good = {"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested", "source": "x", "id": "evt_" + "0" * 24,
             "data": {"execution_id": "sexec_" + "0" * 24, "status": "queued"}}
     garbage = ["", "not json", "{}", "[]", json.dumps({**good, "data": {}}), json.dumps({**good, "specversion": "9.0"}),
                json.dumps({**good, "type": "other"}), json.dumps(good), "x" * (10 << 20)]
     for number, text in enumerate(garbage):
-        row = {"stream": 0, "subject": f"garbage{number}", "at": int(time.time() * 1000), "doc": text}
+        row = {"subject": f"garbage{number}", "at": int(time.time() * 1000), "doc": text}
         names = [c for c in columns if c in row]
-        check("doc" in names and "stream" in names, "columns of the streams table:", columns)
-        db.execute(f"insert into streams ({','.join(names)}) values ({','.join('?' * len(names))})", [row[c] for c in names])
+        check("doc" in names and "subject" in names, "columns of the streams table:", columns)
+        db.execute(f"insert into stream_requests ({','.join(names)}) values ({','.join('?' * len(names))})", [row[c] for c in names])
     db.commit()
     db.close()
     b.start()
@@ -78,7 +78,7 @@ def test_Q4_garbage_messages(make):
     def dead():
         view = sqlite3.connect(f"file:{b.state}/berth.db?mode=ro", uri=True)
         try:
-            return view.execute("select count(*) from streams where stream = 2").fetchone()[0]
+            return view.execute("select count(*) from stream_dead").fetchone()[0]
         finally:
             view.close()
     wait_for(lambda: dead() >= len(garbage) - 1, 15, "garbage to become dead letters")
