@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns an epoll set of suspended connections and the one thread that waits on it for the peer's end. Entered from the loop
- * threads (add) and from whoever resumes (remove). Must never read from a connection, and never call out with its lock held
- * but for the hold callback.
+ * Owns an epoll set of connections and the one thread that waits on it for the peer's end. Entered from the loop threads (add)
+ * and from whoever resumes (remove). Must never read from a connection, and never call out with its lock held but for the hold
+ * callback.
  */
 #include "api/hangup.h"
 
@@ -10,15 +10,18 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/thread.h"
 
 #define HANGUP_EVENTS 64
+#define POKE_MS 100
 
 struct hangup {
 	struct lock lock; /* class LEAF: entries, stop */
 	struct hangup_entry *entries;
+	unsigned poked; /* entries to poke */
 	bool stop;
 	int epoll;
 	int wake; /* eventfd: stop was set */
@@ -39,29 +42,56 @@ static struct hangup_entry *hold_watched(struct hangup *hangup, void *ptr)
 	return entry;
 }
 
-static bool stopping(struct hangup *hangup)
+static void poke_from_now(struct hangup *hangup, struct hangup_entry *entry)
 {
 	lock_take(&hangup->lock);
+	if (entry->watched && !entry->poked) {
+		entry->poked = true;
+		hangup->poked++;
+	}
+	lock_drop(&hangup->lock);
+}
+
+/* The peer has sent its last byte, so shutting that direction loses nothing: what is buffered stays readable. But it wakes the
+ * loop's epoll once more, which then reads up to the end. */
+static void poke_all_locked(struct hangup *hangup)
+{
+	for (struct hangup_entry *entry = hangup->entries; hangup->poked && entry; entry = entry->next) {
+		if (entry->poked)
+			shutdown(entry->fd, SHUT_RD);
+	}
+}
+
+/* Milliseconds until the next look, or -1; false when the thread shall end. */
+static bool plan(struct hangup *hangup, int *ret_ms)
+{
+	lock_take(&hangup->lock);
+	poke_all_locked(hangup);
+	*ret_ms = hangup->poked ? POKE_MS : -1;
 
 	bool stop = hangup->stop;
 
 	lock_drop(&hangup->lock);
-	return stop;
+	return !stop;
 }
 
 static void *hangup_main(void *arg)
 {
 	struct hangup *hangup = arg;
 	struct epoll_event events[HANGUP_EVENTS];
+	int ms;
 
-	while (!stopping(hangup)) {
-		int count = epoll_wait(hangup->epoll, events, HANGUP_EVENTS, -1);
+	while (plan(hangup, &ms)) {
+		int count = epoll_wait(hangup->epoll, events, HANGUP_EVENTS, ms);
 
 		for (int i = 0; i < count; i++) {
 			struct hangup_entry *entry = hold_watched(hangup, events[i].data.ptr);
 
-			if (entry)
-				entry->fire(entry);
+			if (!entry)
+				continue;
+			if (entry->fire(entry))
+				poke_from_now(hangup, entry);
+			entry->drop(entry);
 		}
 	}
 	return NULL;
@@ -146,7 +176,8 @@ void hangup_remove(struct hangup *hangup, struct hangup_entry *entry)
 			hangup->entries = entry->next;
 		if (entry->next)
 			entry->next->prev = entry->prev;
-		entry->watched = false;
+		hangup->poked -= entry->poked;
+		entry->watched = entry->poked = false;
 	}
 	lock_drop(&hangup->lock);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notices clients that hang up while their connection is suspended (libmicrohttpd does not look at it then). One thread.
+ * Notices clients that hang up where libmicrohttpd does not: while their connection is suspended, and during an upload, where its
+ * edge-triggered loop misses an end that arrived together with bytes. One thread.
  */
 #ifndef API_HANGUP_H
 #define API_HANGUP_H
@@ -16,10 +17,12 @@ struct hangup_entry {
 	struct hangup_entry *next, *prev;
 	int fd;
 	bool watched;
-	/* Called once per hang-up on the watcher's thread: hold with the watcher's lock held (takes a reference), fire without
-	 * (gives it back). */
+	bool poked;
+	/* Called once per hang-up on the watcher's thread: hold with the watcher's lock held (takes a reference), fire without.
+	 * True from fire: the loop is to be pointed at the end until the entry is removed. Then drop gives the reference back. */
 	void (*hold)(struct hangup_entry *entry);
-	void (*fire)(struct hangup_entry *entry);
+	bool (*fire)(struct hangup_entry *entry);
+	void (*drop)(struct hangup_entry *entry);
 };
 
 int hangup_new(struct hangup **ret, struct err *err); /* starts the thread */

@@ -12,7 +12,7 @@
 
 #include "core/limits.h"
 
-__attribute__((format(printf, 2, 3))) static void fault(struct head *head, const char *fmt, ...)
+void head_fault(struct head *head, const char *fmt, ...)
 {
 	va_list args;
 
@@ -56,16 +56,16 @@ static void take_length(struct head *head, const char *value)
 	int64_t length = 0;
 
 	if (head->length >= 0) {
-		fault(head, "Content-Length is given twice");
+		head_fault(head, "Content-Length is given twice");
 		return;
 	}
 	if (!*value || strspn(value, "0123456789") != strlen(value)) {
-		fault(head, "Content-Length is not a number");
+		head_fault(head, "Content-Length is not a number");
 		return;
 	}
 	for (; *value; value++) {
 		if (__builtin_mul_overflow(length, 10, &length) || __builtin_add_overflow(length, *value - '0', &length)) {
-			fault(head, "Content-Length is too large");
+			head_fault(head, "Content-Length is too large");
 			return;
 		}
 	}
@@ -75,16 +75,16 @@ static void take_length(struct head *head, const char *value)
 static void take_encoding(struct head *head, const char *value)
 {
 	if (head->chunked)
-		fault(head, "Transfer-Encoding is given twice");
+		head_fault(head, "Transfer-Encoding is given twice");
 	else if (strcasecmp(value, "chunked") != 0)
-		fault(head, "Transfer-Encoding must be chunked");
+		head_fault(head, "Transfer-Encoding must be chunked");
 	head->chunked = true;
 }
 
 static void take_once(struct head *head, const char **slot, const char *name, const char *value)
 {
 	if (*slot)
-		fault(head, "%s is given twice", name);
+		head_fault(head, "%s is given twice", name);
 	else
 		*slot = value;
 }
@@ -114,15 +114,15 @@ void head_add(struct head *head, struct arena *arena, const char *name, size_t n
 {
 	head->bytes += name_len + value_len + 4;
 	if (head->bytes > LIMIT_HEADERS) {
-		fault(head, "the headers are larger than %zu bytes", LIMIT_HEADERS);
+		head_fault(head, "the headers are larger than %zu bytes", LIMIT_HEADERS);
 		return;
 	}
 	if (!is_token(name, name_len)) {
-		fault(head, "a header's name holds a byte that is not allowed there");
+		head_fault(head, "a header's name holds a byte that is not allowed there");
 		return;
 	}
 	if (has_control(value, value_len)) {
-		fault(head, "header %.64s holds a control byte", name);
+		head_fault(head, "header %.64s holds a control byte", name);
 		return;
 	}
 
@@ -130,7 +130,7 @@ void head_add(struct head *head, struct arena *arena, const char *name, size_t n
 	const char *value_copy = arena_strndup(arena, value ? value : "", value_len);
 
 	if (!name_copy || !value_copy) {
-		fault(head, "the headers are too large");
+		head_fault(head, "the headers are too large");
 		return;
 	}
 	take_known(head, name_copy, value_copy);
@@ -139,14 +139,14 @@ void head_add(struct head *head, struct arena *arena, const char *name, size_t n
 int head_finish(struct head *head, const char *version, struct err *err)
 {
 	if (head->chunked && head->length >= 0)
-		fault(head, "Content-Length and Transfer-Encoding exclude each other");
+		head_fault(head, "Content-Length and Transfer-Encoding exclude each other");
 	if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
-		fault(head, "the HTTP version is neither 1.0 nor 1.1");
+		head_fault(head, "the HTTP version is neither 1.0 nor 1.1");
 	if (!head->host && strcmp(version, "HTTP/1.1") == 0)
-		fault(head, "Host is missing");
+		head_fault(head, "Host is missing");
 	if (head->chunked && strcmp(version, "HTTP/1.1") != 0)
-		fault(head, "Transfer-Encoding needs HTTP/1.1");
+		head_fault(head, "Transfer-Encoding needs HTTP/1.1");
 	if (head->expect && strcasecmp(head->expect, "100-continue") != 0)
-		fault(head, "Expect must be 100-continue");
+		head_fault(head, "Expect must be 100-continue");
 	return head->fault ? err_set(err, head->fault, "%s", head->why) : 0;
 }

@@ -26,6 +26,8 @@ struct head {
 };
 
 void head_init(struct head *head);
+/* For what the caller sees and this module cannot; the first fault counts. */
+void head_fault(struct head *head, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Name and value as they came. */
 void head_add(struct head *head, struct arena *arena, const char *name, size_t name_len, const char *value,
 	      size_t value_len);

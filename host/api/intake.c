@@ -19,7 +19,8 @@ void *intake_target(void *cls, const char *uri, struct MHD_Connection *conn)
 
 	if (!req)
 		return NULL;
-	stream_bind(&req->stream, conn, NULL);
+	req->target_end = uri + strlen(uri);
+	stream_bind(&req->stream, conn, NULL, false);
 	server_link(cls, req);
 	return req;
 }
@@ -40,6 +41,10 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	struct req *req = cls;
 
 	(void)kind;
+	/* libmicrohttpd ends lines in place, CR and LF becoming NULs, and hands out a value up to its first NUL: one of the
+	 * client's own, or a bare LF, shows in the byte after. The blank line that ended the head is always behind it. */
+	if (value && value[value_len + 1] != '\0')
+		head_fault(&req->head, "a header holds a NUL or does not end with CRLF");
 	head_add(&req->head, req->arena, name, name_len, value, value_len);
 	return MHD_YES;
 }
@@ -52,6 +57,9 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *v
 	else
 		ident_random(req->id, "req_", 24);
 	log_set_request(req->id);
+	/* libmicrohttpd ends the target and the version in place: with anything between them the target held a NUL. */
+	if (version != req->target_end + 1)
+		head_fault(&req->head, "the request line holds a byte that is not allowed there");
 	return head_finish(&req->head, version, err);
 }
 
@@ -167,7 +175,7 @@ static void watch_connection(struct req *req, struct MHD_Connection *conn)
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 
 	req->hangup.fd = info ? info->connect_fd : -1;
-	stream_bind(&req->stream, conn, info ? &req->hangup : NULL);
+	stream_bind(&req->stream, conn, info ? &req->hangup : NULL, req->route->flags & ROUTE_STREAM_IN);
 }
 
 static enum MHD_Result take_head(struct req *req, struct MHD_Connection *conn, const char *method, const char *version)

@@ -29,6 +29,7 @@ struct server {
 	int listen_fd; /* ours only between quiesce and stop */
 	unsigned port;
 	atomic_bool stopping;
+	atomic_bool stuck; /* a stop found a suspended connection */
 	atomic_uint connections;
 	atomic_size_t body_bytes;
 	struct lock lock; /* class SERVER: the list of requests and their number */

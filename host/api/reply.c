@@ -56,7 +56,8 @@ enum MHD_Result reply_queue(struct req *req, struct MHD_Connection *conn)
 		MHD_add_response_header(response, "Content-Type", reply->content_type);
 	for (size_t i = 0; i < reply->header_count; i++)
 		MHD_add_response_header(response, reply->headers[i].name, reply->headers[i].value);
-	if (reply->close)
+	/* libmicrohttpd ends a chunked answer to HEAD like one with bytes; nothing may follow it on the connection. */
+	if (reply->close || (reply->stream && reply->size == MHD_SIZE_UNKNOWN && strcmp(req->method, "HEAD") == 0))
 		MHD_add_response_header(response, "Connection", "close");
 	result = MHD_queue_response(conn, reply->status, response);
 	MHD_destroy_response(response);

@@ -17,22 +17,31 @@
 #include "core/json.h"
 #include "core/limits.h"
 
-static void hold_hangup(struct hangup_entry *entry)
+static struct req *req_of(struct hangup_entry *entry)
 {
-	req_ref((struct req *)((char *)entry - offsetof(struct req, hangup)));
+	return (struct req *)((char *)entry - offsetof(struct req, hangup));
 }
 
-static void fire_hangup(struct hangup_entry *entry)
+static void hold_hangup(struct hangup_entry *entry)
 {
-	struct req *req = (struct req *)((char *)entry - offsetof(struct req, hangup));
+	req_ref(req_of(entry));
+}
+
+static void drop_hangup(struct hangup_entry *entry)
+{
+	req_unref(req_of(entry));
+}
+
+static bool fire_hangup(struct hangup_entry *entry)
+{
+	struct req *req = req_of(entry);
 
 	/* An execution goes on; only what this client alone is for ends. */
-	if (req->route && req->route->flags & ROUTE_STREAM_IN)
-		stream_abort_unfed(&req->stream);
 	if (atomic_load(&req->follows))
 		stream_abort(&req->stream);
 	wait_hurry(req);
-	req_unref(req);
+	/* A client may close its sending side after a complete body; an upload that is not complete never will be. */
+	return req->route->flags & ROUTE_STREAM_IN && !stream_is_fed(&req->stream);
 }
 
 struct req *req_new(struct server *server, const char *target)
@@ -57,6 +66,7 @@ struct req *req_new(struct server *server, const char *target)
 	buf_init(&req->reply.body, 2 * LIMIT_INLINE_FILE);
 	req->hangup.hold = hold_hangup;
 	req->hangup.fire = fire_hangup;
+	req->hangup.drop = drop_hangup;
 	stream_init(&req->stream, server->hangup, server->config.idle_ms);
 	return req;
 }

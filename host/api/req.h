@@ -78,7 +78,8 @@ struct req {
 	atomic_uint refs;
 	atomic_bool hurried;
 	enum req_phase phase; /* loop thread */
-	const char *target;   /* as it came; later cut at '?' */
+	const char *target;     /* as it came */
+	const char *target_end; /* where it ended in the library's buffer; to compare only */
 	struct stream stream;
 	struct hangup_entry hangup;
 	struct req_wait wait;

@@ -330,22 +330,41 @@ static void name_stuck(struct req *req)
 	log_set_request(NULL);
 }
 
+static void name_suspended(struct req *req)
+{
+	if (stream_is_suspended(&req->stream)) {
+		atomic_store(&req->server->stuck, true);
+		name_stuck(req);
+	}
+}
+
+static bool stop_pools(struct server *server, int64_t deadline_ns)
+{
+	struct pool *pools[] = {server->shorts, server->longs, server->again};
+	bool stopped = true;
+
+	for (size_t i = 0; i < sizeof(pools) / sizeof(pools[0]); i++)
+		stopped &= pool_stop(pools[i], deadline_ns);
+	return stopped;
+}
+
 bool server_stop(struct server *server, int64_t deadline_ns)
 {
 	server_refuse(server);
-	server->listen_fd = MHD_quiesce_daemon(server->daemon);
+	if (server->listen_fd < 0)
+		server->listen_fd = MHD_quiesce_daemon(server->daemon);
 	each_request(server, hurry);
 	if (!wait_for_requests(server, deadline_ns - ABORT_BEFORE_MS * CLOCK_NS_PER_MS))
 		each_request(server, cut);
-	if (!wait_for_requests(server, deadline_ns)) {
+	/* With the workers done no connection is suspended any more; one that only sends to a slow client is closed by the daemon. */
+	if (!stop_pools(server, deadline_ns)) {
 		each_request(server, name_stuck);
 		return false;
 	}
-	if (!pool_stop(server->shorts, deadline_ns) || !pool_stop(server->longs, deadline_ns) ||
-	    !pool_stop(server->again, deadline_ns)) {
-		log_error("a worker is stuck at stop", KI("busy", pool_busy(server->shorts) + pool_busy(server->longs)));
+	atomic_store(&server->stuck, false);
+	each_request(server, name_suspended);
+	if (atomic_load(&server->stuck))
 		return false;
-	}
 	MHD_stop_daemon(server->daemon);
 	server->daemon = NULL;
 	return true;

@@ -38,7 +38,7 @@ static void suspend_locked(struct stream *s)
 	assert(s->conn && !s->suspended);
 	s->suspended = true;
 	MHD_suspend_connection(s->conn);
-	if (s->hangup && s->entry)
+	if (s->hangup && s->entry && !s->watch_always)
 		hangup_add(s->hangup, s->entry);
 }
 
@@ -47,7 +47,7 @@ static void resume_locked(struct stream *s)
 	if (!s->suspended)
 		return;
 	s->suspended = false;
-	if (s->hangup && s->entry)
+	if (s->hangup && s->entry && !s->watch_always)
 		hangup_remove(s->hangup, s->entry);
 	MHD_resume_connection(s->conn);
 }
@@ -91,11 +91,14 @@ static bool ring_ready_locked(struct stream *s)
 	return s->ring;
 }
 
-void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_entry *entry)
+void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_entry *entry, bool always)
 {
 	lock_take(&s->lock);
 	s->conn = conn;
 	s->entry = entry;
+	s->watch_always = always;
+	if (always && s->hangup && entry)
+		hangup_add(s->hangup, entry);
 	lock_drop(&s->lock);
 }
 
@@ -111,23 +114,14 @@ bool stream_await_answer(struct stream *s)
 	return !ready;
 }
 
-bool stream_is_ready(struct stream *s)
-{
-	lock_take(&s->lock);
-
-	bool ready = s->ready;
-
-	lock_drop(&s->lock);
-	return ready;
-}
-
 size_t stream_feed(struct stream *s, const void *ptr, size_t len, bool *ret_ready)
 {
 	size_t taken = 0;
 
 	lock_take(&s->lock);
 	*ret_ready = s->ready;
-	if (!s->ready) {
+	/* Several chunks of one buffer come one after another although the first one suspended: left for after the resume. */
+	if (!s->ready && !s->suspended) {
 		/* Nobody reads any more: dropped, until the worker's answer is there. */
 		taken = ring_ready_locked(s) && !s->gone ? ring_put(s, ptr, len) : len;
 		if (s->used >= LIMIT_STREAM_WINDOW && !s->gone)
@@ -150,6 +144,8 @@ void stream_over(struct stream *s)
 {
 	lock_take(&s->lock);
 	assert(!s->suspended);
+	if (s->hangup && s->entry)
+		hangup_remove(s->hangup, s->entry);
 	s->conn = NULL;
 	s->gone = true;
 	cond_wake_all(&s->cond);
@@ -281,35 +277,43 @@ void stream_answer(struct stream *s)
 	lock_drop(&s->lock);
 }
 
-static void abort_stream(struct stream *s, bool unless_fed)
+void stream_abort(struct stream *s)
 {
 	lock_take(&s->lock);
-	if (!(unless_fed && s->eof)) {
-		s->gone = true;
-		cond_wake_all(&s->cond);
-		/* Without an answer the resumed connection would only be suspended again; the worker's answer resumes it. */
-		if (s->ready)
-			resume_locked(s);
-	}
+	s->gone = true;
+	cond_wake_all(&s->cond);
+	/* Without an answer the resumed connection would only be suspended again; the worker's answer resumes it. */
+	if (s->ready)
+		resume_locked(s);
 	lock_drop(&s->lock);
 }
 
-void stream_abort(struct stream *s)
+static bool flag(struct stream *s, const bool *which)
 {
-	abort_stream(s, false);
+	lock_take(&s->lock);
+
+	bool value = *which;
+
+	lock_drop(&s->lock);
+	return value;
 }
 
-void stream_abort_unfed(struct stream *s)
+bool stream_is_ready(struct stream *s)
 {
-	abort_stream(s, true);
+	return flag(s, &s->ready);
 }
 
 bool stream_is_gone(struct stream *s)
 {
-	lock_take(&s->lock);
+	return flag(s, &s->gone);
+}
 
-	bool gone = s->gone;
+bool stream_is_fed(struct stream *s)
+{
+	return flag(s, &s->eof);
+}
 
-	lock_drop(&s->lock);
-	return gone;
+bool stream_is_suspended(struct stream *s)
+{
+	return flag(s, &s->suspended);
 }

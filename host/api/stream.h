@@ -21,7 +21,8 @@ struct stream {
 	struct lock lock; /* class STREAM: everything below */
 	struct cond cond;
 	struct hangup *hangup;      /* may be NULL */
-	struct hangup_entry *entry; /* watched while suspended; may be NULL */
+	struct hangup_entry *entry; /* watched while suspended, or always; may be NULL */
+	bool watch_always;
 	struct MHD_Connection *conn; /* NULL once the request is over */
 	bool suspended;
 	bool ready;   /* the answer can be queued */
@@ -39,7 +40,8 @@ void stream_init(struct stream *s, struct hangup *hangup, int64_t idle_ms);
 void stream_fini(struct stream *s);
 
 /* ---- loop thread ---- */
-void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_entry *entry);
+/* `always`: an upload's end is watched for from now on, not only while suspended. */
+void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_entry *entry, bool always);
 /* Suspends until stream_answer; false when the answer is ready already. */
 bool stream_await_answer(struct stream *s);
 bool stream_is_ready(struct stream *s);
@@ -73,8 +75,8 @@ void stream_answer(struct stream *s);
 /* ---- any thread ---- */
 /* Both sides stop: reads and writes fail, what was suspended is resumed. */
 void stream_abort(struct stream *s);
-/* The same, but for a body that is complete nothing happens (the client closed its sending side after it). */
-void stream_abort_unfed(struct stream *s);
 bool stream_is_gone(struct stream *s);
+bool stream_is_fed(struct stream *s); /* the body has come to its end */
+bool stream_is_suspended(struct stream *s);
 
 #endif
