@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Single rules of a binding that the tables do not show: leases and their extremes (T4), turns, ceilings, back-off, restart. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+
+#include "binding_rows.h"
+
+static struct arena *arena;
+static struct binding b;
+
+static int begin_at(int64_t now, const struct binding_rules *r, const char *op, int64_t lasts, enum begin_outcome *ret)
+{
+	struct binding_begin in = begin_of(op);
+	int64_t retry_at;
+	bool changed = false;
+
+	in.lasts_ms = lasts;
+	return binding_begin(arena, &b, now, r, &in, ret, &retry_at, &changed, NULL);
+}
+
+static bool end_at(int64_t now, const struct binding_rules *r, const char *op)
+{
+	bool changed = false;
+
+	binding_end(&b, now, r, op, true, false, &changed);
+	return changed;
+}
+
+/* T4: whatever the durations, the lease lies between now and the ceiling. */
+static void t4_extreme_durations(void **state)
+{
+	static const int64_t values[] = {0, 1, 1000, INT64_C(1000000000000), INT64_MAX / 2, INT64_MAX};
+	enum begin_outcome outcome;
+
+	(void)state;
+	for (size_t active = 0; active < 6; active++) {
+		for (size_t idle = 0; idle < 6; idle++) {
+			struct binding_rules r = rules;
+
+			r.active_ms = values[active];
+			r.idle_ms = values[idle];
+			row_live(arena, &b, "op-1");
+			assert_int_equal(begin_at(T0, &r, "op-2", 0, &outcome), 0);
+			assert_int_equal(outcome, BEGIN_LIVE);
+			assert_in_range(b.lease_until_ms, T0, b.ceiling_ms);
+			assert_true(binding_renew(&b, T0 + 5, &r, "op-2", HOST));
+			assert_in_range(b.lease_until_ms, T0, b.ceiling_ms);
+			end_at(T0 + 10, &r, "op-1");
+			end_at(T0 + 10, &r, "op-2");
+			if (values[idle] == 0) {
+				assert_int_equal(b.state, BINDING_RELEASING);
+				continue;
+			}
+			assert_int_equal(b.lease_until_ms, values[idle] > b.ceiling_ms - T0 - 10 ? b.ceiling_ms
+												    : T0 + 10 + values[idle]);
+		}
+	}
+}
+
+static void a_life_of_any_length_is_possible(void **state)
+{
+	struct binding_rules r = rules;
+	enum begin_outcome outcome;
+
+	(void)state;
+	r.max_age_ms = INT64_MAX;
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_publish(arena, &b, T0, &r, 10, session_of("ref-1"), NULL), 0);
+	assert_int_equal(b.ceiling_ms, INT64_MAX);
+	assert_int_equal(begin_at(T0, &r, "op-2", INT64_MAX - T0, &outcome), 0);
+	assert_int_equal(outcome, BEGIN_LIVE);
+}
+
+static void an_idle_lease_that_has_passed_is_revived_until_it_is_collected(void **state)
+{
+	enum begin_outcome outcome;
+
+	(void)state;
+	row_live(arena, &b, NULL);
+	assert_int_equal(begin_at(b.lease_until_ms + 5, &rules, "op-2", 0, &outcome), 0);
+	assert_int_equal(outcome, BEGIN_LIVE);
+	assert_true(b.active && b.lease_until_ms > T0 + rules.idle_ms + 5);
+	/* But not past the ceiling. */
+	row_live(arena, &b, NULL);
+	assert_int_equal(begin_at(b.ceiling_ms, &rules, "op-2", 0, &outcome), 0);
+	assert_int_equal(outcome, BEGIN_WAIT);
+	assert_int_equal(b.state, BINDING_RELEASING);
+	assert_int_equal(b.cause, CAUSE_CEILING);
+}
+
+static void operations_get_their_turn_in_order(void **state)
+{
+	static const char *const names[] = {"op-1", "op-2", "op-3", "op-4", "op-5"};
+	enum begin_outcome outcome;
+
+	(void)state;
+	row_live(arena, &b, "op-1");
+	for (size_t i = 1; i < 5; i++) {
+		assert_int_equal(begin_at(T0, &rules, names[i], 0, &outcome), 0);
+		assert_int_equal(outcome, i < rules.concurrency ? BEGIN_LIVE : BEGIN_WAIT);
+	}
+	assert_int_equal(begin_at(T0, &rules, "op-6", 0, &outcome), ERR_SESSION_BUSY);
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(end_at(T0 + 1, &rules, names[i]));
+		assert_false(binding_find_op(&b, names[i + 2])->waiting);
+	}
+	/* An end that comes twice is no second turn. */
+	assert_false(end_at(T0 + 1, &rules, "op-1"));
+	assert_int_equal(b.op_count, 2);
+}
+
+static void waiters_over_the_cap_are_refused(void **state)
+{
+	enum begin_outcome outcome;
+
+	(void)state;
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(begin_at(T0, &rules, "op-2", 0, &outcome), 0);
+	assert_int_equal(begin_at(T0, &rules, "op-3", 0, &outcome), 0);
+	assert_int_equal(begin_at(T0, &rules, "op-4", 0, &outcome), ERR_SESSION_BUSY);
+	assert_int_equal(begin_at(T0, &rules, "op-2", 0, &outcome), 0);
+}
+
+static void a_provider_that_grants_too_little_is_no_reason_to_rotate(void **state)
+{
+	struct binding_session s = *session_of("ref-1");
+	enum begin_outcome outcome;
+
+	(void)state;
+	s.provider_expires_ms = T0 + rules.expiry_margin_ms + 5000;
+	row_provisioning(arena, &b, "op-1"); /* lasts 60 s */
+	assert_int_equal(binding_publish(arena, &b, T0, &rules, 10, &s, NULL), 0);
+	assert_int_equal(b.ceiling_ms, T0 + 5000);
+	assert_int_equal(b.op_count, 0);
+	assert_int_equal(begin_at(T0, &rules, "op-1", 60000, &outcome), ERR_SESSION_LIFE);
+	assert_int_equal(b.state, BINDING_LIVE);
+	assert_int_equal(begin_at(T0, &rules, "op-2", 5000, &outcome), 0);
+	assert_int_equal(outcome, BEGIN_LIVE);
+	/* What would fit into a fresh one rotates it. */
+	assert_int_equal(begin_at(T0 + 1, &rules, "op-3", 5000, &outcome), 0);
+	assert_int_equal(b.doom, CAUSE_CEILING);
+	/* An expiry that can be moved is no ceiling. */
+	row_provisioning(arena, &b, "op-1");
+	s.renewable = true;
+	assert_int_equal(binding_publish(arena, &b, T0, &rules, 10, &s, NULL), 0);
+	assert_int_equal(b.ceiling_ms, T0 + rules.max_age_ms);
+}
+
+static void failures_back_off(void **state)
+{
+	static const int64_t waits[] = {1000, 2000, 4000, 8000, 16000, 30000, 30000};
+	int64_t now = T0;
+	struct err why = {0};
+	enum begin_outcome outcome;
+
+	(void)state;
+	err_set(&why, ERR_PROVIDER, "it broke");
+	row_empty(arena, &b);
+	for (size_t i = 0; i < 7; i++) {
+		struct binding_begin in = begin_of("op-1");
+		int64_t retry_at;
+		bool changed;
+
+		in.fence = 10 + i;
+		assert_int_equal(binding_begin(arena, &b, now, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
+		assert_int_equal(binding_fail(arena, &b, now, &rules, (int64_t)in.fence, &why, NULL), 0);
+		assert_int_equal(b.fail_until_ms - now, waits[i]);
+		now = b.fail_until_ms;
+	}
+	/* The provider's own word counts, within reason. */
+	why.retry_after_ms = INT64_MAX;
+	struct binding_begin in = begin_of("op-1");
+	int64_t retry_at;
+	bool changed;
+
+	in.fence = 50;
+	assert_int_equal(binding_begin(arena, &b, now, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, now, &rules, 50, &why, NULL), 0);
+	assert_int_equal(b.fail_until_ms - now, 3600000);
+}
+
+/* Who waited for a provisioning learns of its failure even when the back-off is over. */
+static void waiters_get_the_failure_they_waited_for(void **state)
+{
+	struct binding_begin in = begin_of("op-2");
+	enum begin_outcome outcome;
+	struct err err = {0};
+	bool changed = false;
+	int64_t retry_at;
+
+	(void)state;
+	row_failed(arena, &b, true);
+	assert_int_equal(b.state, BINDING_RELEASING);
+	in.seen_fence = 10;
+	assert_int_equal(binding_begin(arena, &b, T0 + 3600000, &rules, &in, &outcome, &retry_at, &changed, &err),
+			 ERR_CAPACITY);
+	assert_string_equal(err.reason, "no_room");
+	in.seen_fence = 0;
+	assert_int_equal(binding_begin(arena, &b, T0 + 3600000, &rules, &in, &outcome, &retry_at, &changed, &err), 0);
+	assert_int_equal(outcome, BEGIN_WAIT);
+}
+
+static void a_restart_drops_only_what_nobody_goes_on_with(void **state)
+{
+	struct binding_begin in = begin_of("op-2");
+	enum begin_outcome outcome;
+	bool changed = false;
+	int64_t retry_at;
+
+	(void)state;
+	row_live(arena, &b, "op-1"); /* an execution */
+	in.op_kind = "file";
+	assert_int_equal(binding_begin(arena, &b, T0, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
+	in.op_id = "op-3";
+	in.op_kind = "execution";
+	assert_int_equal(binding_begin(arena, &b, T0, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
+	assert_int_equal(outcome, BEGIN_WAIT);
+	changed = false;
+	binding_restart(&b, T0 + 1, &rules, "host-b", &changed);
+	assert_true(changed);
+	assert_int_equal(b.op_count, 1);
+	assert_string_equal(b.ops[0].id, "op-1");
+	assert_true(binding_resume(&b, T0 + 2, &rules, "op-1", "host-b"));
+	assert_false(binding_renew(&b, T0 + 3, &rules, "op-1", HOST));
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_creating(&b, T0, 10, T0 + 60000, NULL), 0);
+	binding_restart(&b, T0 + 1, &rules, "host-b", &changed);
+	assert_int_equal(b.op_count, 0);
+	assert_int_equal(b.owner_until_ms, T0 + 1);
+	assert_int_equal(b.create_until_ms, T0 + 1);
+}
+
+static bool all_open(void *arg, const struct binding_op *op)
+{
+	(void)op;
+	return *(bool *)arg;
+}
+
+static void an_executions_operation_is_reaped_only_when_its_record_is_closed(void **state)
+{
+	bool open = true;
+	struct binding_gc in = {.host = "host-b", .fence = 77, .open = all_open, .arg = &open};
+	bool changed = false;
+
+	(void)state;
+	row_live(arena, &b, "op-1");
+	assert_int_equal(binding_gc(&b, T0 + 3600000, &rules, &in, &changed), GC_NOTHING);
+	assert_int_equal(b.op_count, 1);
+	assert_true(b.ops[0].until_ms > T0 + 3600000);
+	open = false;
+	/* Its end was not seen: nothing proves that its processes are gone. */
+	assert_int_equal(binding_gc(&b, T0 + 7200000, &rules, &in, &changed), GC_RELEASE);
+	assert_int_equal(b.cause, CAUSE_QUIESCENCE);
+}
+
+static void a_condemned_create_is_looked_for_until_it_can_no_longer_appear(void **state)
+{
+	struct binding_gc in = {.host = "host-b", .fence = 77};
+	bool changed = false;
+
+	(void)state;
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_creating(&b, T0, 10, T0 + 60000, NULL), 0);
+	assert_int_equal(binding_teardown(&b, T0 + 1, &rules, false, 15, &changed), TEARDOWN_UNDER_WAY);
+	assert_int_equal(binding_created(arena, &b, T0 + 2, 10, session_of("ref-1"), NULL), ERR_CONFLICT);
+	assert_int_equal(binding_gc(&b, T0 + 2, &rules, &in, &changed), GC_NOTHING);
+	/* The provisioner reports what it made and that it has stopped: no need to wait for its time to pass. */
+	const struct binding_stray made = {"ref-1", ""};
+
+	assert_true(binding_let_go(arena, &b, T0 + 3, b.incarnation, HOST, &made));
+	assert_int_equal(b.create_until_ms, T0 + 3);
+	assert_int_equal(binding_gc(&b, T0 + 3, &rules, &in, &changed), GC_RELEASE);
+	assert_int_equal(b.stray_count, 1);
+	assert_int_equal(b.create_until_ms, T0 + 3);
+}
+
+static void a_row_that_cannot_be_understood_is_refused(void **state)
+{
+	static const char *const docs[] = {"", "{}", "[]", "{\"state\":\"sleeping\"}", "{\"state\":\"live\",\"cause\":\"?\"}",
+					   "{\"state\":7}"};
+	const struct ident ident = {"ws", "task"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(docs) / sizeof(*docs); i++)
+		assert_int_equal(binding_decode(arena, &ident, docs[i], strlen(docs[i]), &b, NULL), ERR_CORRUPT);
+}
+
+static int make_arena(void **state)
+{
+	(void)state;
+	arena = arena_new(64 << 20);
+	return arena ? 0 : -1;
+}
+
+static int drop_arena(void **state)
+{
+	(void)state;
+	arena_free(arena);
+	return 0;
+}
+
+int main(void)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, make_arena, drop_arena)
+	const struct CMUnitTest tests[] = {
+		TEST(t4_extreme_durations),
+		TEST(a_life_of_any_length_is_possible),
+		TEST(an_idle_lease_that_has_passed_is_revived_until_it_is_collected),
+		TEST(operations_get_their_turn_in_order),
+		TEST(waiters_over_the_cap_are_refused),
+		TEST(a_provider_that_grants_too_little_is_no_reason_to_rotate),
+		TEST(failures_back_off),
+		TEST(waiters_get_the_failure_they_waited_for),
+		TEST(a_restart_drops_only_what_nobody_goes_on_with),
+		TEST(an_executions_operation_is_reaped_only_when_its_record_is_closed),
+		TEST(a_condemned_create_is_looked_for_until_it_can_no_longer_appear),
+		TEST(a_row_that_cannot_be_understood_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
