@@ -28,15 +28,27 @@ ROUNDS, ROUNDS_FULL = 5, 100
 CLIENTS, COMMANDS, TASKS = 6, 4, 3
 TEARDOWNS = {"release.before", "release.after", "release.confirmed.before"}  # reached by a teardown
 IDLE = {"gc.reclaim.before"}                                                 # reached by an idle lease that ends
+RESTARTED = {"exec.started": "exec.begin.after"}                             # reached by the daemon after one that died there
+BIG = 40000                                                                  # bytes of output that become an object of their own
 GONE = (OSError, http.client.HTTPException)                                  # what a client of a dying daemon sees
 OPEN = ("queued", "claimed", "running")
 
 
 class Command:
-    def __init__(self, workspace, task, key, code, seconds):
-        self.workspace, self.task, self.key, self.code, self.seconds = workspace, task, key, code, seconds
+    def __init__(self, workspace, task, key, rng):
+        self.workspace, self.task, self.key = workspace, task, key
+        self.code, self.seconds, self.big = rng.choice((0, 0, 1, 7, 124)), rng.choice((0, 0, 0.02, 0.1, 0.2)), rng.random() < 0.25
         self.id = None
         self.cancelled = False
+
+    def script(self, outside):
+        nap = f"sleep {self.seconds}; " if self.seconds else ""
+        more = f"head -c {BIG} /dev/zero | tr '\\0' x; " if self.big else ""
+        return (f"echo {self.key} >> ran; echo {self.key} >> {outside}; echo out {self.key}; {nap}{more}"
+                f"echo err {self.key} >&2; exit {self.code}")
+
+    def output(self, stream):
+        return f"{stream} {self.key}\n".encode() + (b"x" * BIG if self.big and stream == "out" else b"")
 
 
 class Matrix:
@@ -59,16 +71,11 @@ class Matrix:
 
     # ---- clients ----
     def make_command(self, workspace, number):
-        rng = self.rng
-        return Command(workspace, f"t{number % TASKS}", f"{workspace}-{number}", rng.choice((0, 0, 1, 7, 124)),
-                       rng.choice((0, 0, 0.02, 0.1, 0.2)))
+        return Command(workspace, f"t{number % TASKS}", f"{workspace}-{number}", self.rng)
 
     def send(self, command):
-        nap = f"sleep {command.seconds}; " if command.seconds else ""
-        script = (f"echo {command.key} >> ran; echo {command.key} >> {self.outside}; echo out {command.key}; {nap}"
-                  f"echo err {command.key} >&2; exit {command.code}")
         body = {"workspace_id": command.workspace, "task_id": command.task, "workflow_id": command.key,
-                "command": {"command_body": script, "timeout_seconds": 60}}
+                "command": {"command_body": command.script(self.outside), "timeout_seconds": 60}}
         wait = self.rng.choice((None, "10s"))
         command.id = self.b.request("POST", "/sandbox/executions", body, wait=wait).expect(200, 202).json["id"]
 
@@ -180,8 +187,8 @@ class Matrix:
             self.fault("lost", f"{command.key} exit code {record['result']['exit_code']}, expected {command.code}")
         for stream in ("out", "err"):
             got = self.b.output(record["id"], f"std{stream}")
-            if got != f"{stream} {command.key}\n".encode():
-                self.fault("lost", f"{command.key} {record['id']} std{stream} {got!r}")
+            if got != command.output(stream):
+                self.fault("lost", f"{command.key} {record['id']} std{stream} {len(got)} bytes {got[:80]!r}")
         return True
 
     def judge(self, commands, torn):
@@ -217,14 +224,14 @@ class Matrix:
                 if times > 1:
                     self.fault("twice", f"{key} ran {times} times in its sandbox")
 
-    def clear(self, commands):
+    def clear(self, commands, seconds=15):
         """Everything is torn down; what the provider then still lists is leaked."""
         b = self.b
         for workspace, task in {(command.workspace, command.task) for command in commands}:
             self.surviving(lambda: b.teardown(task, workspace, force="true").expect(202, 204))
         try:
-            self.surviving(lambda: settled(b, 15))
-            wait_for(lambda: not b.mock.sessions() and not processes(b), 15, "the sessions to be gone")
+            self.surviving(lambda: settled(b, seconds))
+            wait_for(lambda: not b.mock.sessions() and not processes(b), seconds, "the sessions to be gone")
         except Failure:
             for ref, session in b.mock.sessions().items():
                 self.fault("leaked", f"session {ref} {session}")
@@ -233,17 +240,26 @@ class Matrix:
             if not b.mock.sessions() and not processes(b):
                 self.fault("leaked", f"verify says {b.request('POST', '/admin/verify').text}")
 
+    def check_killed(self, point, nth):
+        equal(self.b.wait_dead(), -9, "the daemon's end")
+        hits = self.b.failpoint_hits()[self.seen:]
+        check(f"{point} {nth}" in hits, "the failpoint reported its hit:", hits)
+
     def round(self, number):
         b, rng = self.b, self.rng
         nth = rng.randint(1, 40) if self.point.startswith("store.") else rng.randint(1, 4)
-        b.failpoints(f"{self.point} kill {nth}")
+        first = RESTARTED.get(self.point, self.point)
+        b.failpoints(f"{first} kill {nth}")
         self.seen = len(b.failpoint_hits())
         if b.proc is None:
             b.start()
-        commands, torn = self.drive(f"r{number}", mix=number % 2 == 1)
-        equal(b.wait_dead(), -9, "the daemon's end")
-        hits = b.failpoint_hits()[self.seen:]
-        check(f"{self.point} {nth}" in hits, "the failpoint reported its hit:", hits)
+        commands, torn = self.drive(f"r{number}", mix=number % 2 == 1 and first == self.point)
+        self.check_killed(first, nth)
+        if first != self.point:
+            b.failpoints(f"{self.point} kill 1")
+            b.start(wait=False)
+            wait_for(self.dead, 20, "the kill")
+            self.check_killed(self.point, 1)
         self.counts["hits"] += 1
         self.seen = len(b.failpoint_hits())
         self.second = rng.choice(POINTS)
@@ -298,6 +314,25 @@ def define(point):
 check(len(POINTS) >= 20, "the list of failpoints can be read:", POINTS)
 for each in POINTS:
     define(each)
+
+
+def test_the_counts_can_fail(make):
+    """The judgement itself: one command of four was lost, one ran twice, a session and a process are left."""
+    matrix = Matrix(make, "exec.ended")
+    b = matrix.b.start()
+    commands = [matrix.make_command("w", number) for number in range(4)]
+    matrix.second = None
+    for command in commands:
+        command.seconds = 0
+        matrix.send(command)
+        b.finish(command.id)
+    lines = matrix.outside.read_text().splitlines()
+    matrix.outside.write_text("\n".join([*lines[1:], lines[-1]]) + "\n")
+    kept = b.create("t9", "sleep 60 & echo kept", "other", keep_descendants=True, wait="20s").expect(200).json
+    matrix.judge(commands, set())
+    equal((matrix.counts["lost"], matrix.counts["twice"]), (1, 1), f"{kept['id']}: {matrix.faults}")
+    matrix.clear(commands, seconds=1)  # which leaves t9 alone
+    check(matrix.counts["leaked"] >= 2, "a session and a process are left:", matrix.faults)
 
 
 def test_every_failpoint_stands_in_the_code(make):
