@@ -160,9 +160,24 @@ int transfer_put(struct req *req, struct err *err)
 
 struct get {
 	struct req *req;
-	uint64_t left; /* of what Content-Length promised */
+	const char *path;
+	const char *mode; /* for the header; NULL = not known */
+	uint64_t size;    /* of the answer; UINT64_MAX = not known */
+	uint64_t left;    /* bytes that may still come */
+	bool answered;
 };
 
+static void answer(struct get *get)
+{
+	if (get->answered)
+		return;
+	get->answered = true;
+	if (get->mode)
+		req_header(get->req, "X-AgentArea-File-Mode", get->mode);
+	req_answer_stream(get->req, 200, "application/octet-stream", get->size);
+}
+
+/* The head waits for the first byte, so that what fails at the opening of the file still has a status of its own. */
 static int give_window(void *arg, unsigned stream, const void *ptr, size_t len)
 {
 	struct get *get = arg;
@@ -171,48 +186,63 @@ static int give_window(void *arg, unsigned stream, const void *ptr, size_t len)
 	if (len > get->left)
 		return ERR_PROVIDER;
 	get->left -= len;
+	answer(get);
 	return stream_write(&get->req->stream, ptr, len);
 }
 
-static int stat_file(struct req *req, struct filework *work, const char *path, uint64_t *ret_size, uint32_t *ret_mode,
-		     struct err *err)
+/* Size and mode of the answer. A symlink is read through by the provider, beneath the root; its size is known at the end only. */
+static int describe(struct get *get, const struct berth_file_info *info, uint64_t max, struct err *err)
 {
-	uint64_t max = (uint64_t)api_of(req)->config.conf->file_max_bytes;
+	if (info->kind == BERTH_FILE_SYMLINK) {
+		get->size = UINT64_MAX;
+		get->left = max;
+		return 0;
+	}
+	if (info->kind != BERTH_FILE_REGULAR)
+		return err_set(err, ERR_INVALID_REQUEST, "the path is not a regular file");
+	if (info->size > max)
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %llu bytes", (unsigned long long)max);
+	get->size = get->left = info->size;
+	get->mode = arena_printf(get->req->arena, "%03o", info->mode & 0777);
+	return 0;
+}
+
+static int stat_file(struct get *get, struct filework *work, struct err *err)
+{
+	uint64_t max = (uint64_t)api_of(get->req)->config.conf->file_max_bytes;
 	size_t count = 0;
 
 	if (!filework_call(work, NULL))
 		return err_set(err, ERR_NOMEM, "out of memory");
 
-	int r = filework_result(work, call_file_stat(work->call, work->session, path, err), err);
-	const struct berth_file_info *info = r == 0 ? call_files(work->call, &count) : NULL;
+	int r = filework_result(work, call_file_stat(work->call, work->session, get->path, err), err);
 
 	if (r != 0)
 		return r;
+
+	const struct berth_file_info *info = call_files(work->call, &count);
+
 	if (count != 1)
 		return err_set(err, ERR_PROVIDER, "the provider described %zu files instead of one", count);
-	if (info->kind != BERTH_FILE_REGULAR)
-		return err_set(err, ERR_INVALID_REQUEST, "the path is not a regular file");
-	if (info->size > max)
-		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %llu bytes", (unsigned long long)max);
-	*ret_size = info->size;
-	*ret_mode = info->mode & 0777;
-	return 0;
+	return describe(get, info, max, err);
 }
 
-/* After the head is out an error can only cut the answer short of its length. */
-static int send_file(struct req *req, struct filework *work, const char *path, uint64_t size, struct err *err)
+/* After the head is out an error can only cut the answer short. */
+static int send_file(struct get *get, struct filework *work, struct err *err)
 {
-	struct get get = {.req = req, .left = size};
-	struct call_sink sink = {.write = give_window, .arg = &get};
+	struct call_sink sink = {.write = give_window, .arg = get};
 	int r = 0;
 
 	if (!filework_call(work, &sink))
 		r = err_set(err, ERR_NOMEM, "out of memory");
-	else if (size > 0)
-		r = filework_result(work, call_file_read(work->call, work->session, path, 0, size, err), err);
-	if (r == 0 && get.left)
+	else if (get->size > 0)
+		r = filework_result(work, call_file_read(work->call, work->session, get->path, 0, get->size, err), err);
+	if (r == 0 && get->size != UINT64_MAX && get->left)
 		r = err_set(err, ERR_PROVIDER, "the file ended early");
-	stream_write_end(&req->stream, r);
+	if (r == 0)
+		answer(get);
+	if (get->answered)
+		stream_write_end(&get->req->stream, r);
 	return r;
 }
 
@@ -220,27 +250,18 @@ int transfer_get(struct req *req, struct err *err)
 {
 	struct file_place place;
 	struct filework work;
-	const char *path = req_query(req, "path");
-	uint64_t size = 0;
-	uint32_t mode = 0;
-	char text[8];
+	struct get get = {.req = req, .path = req_query(req, "path")};
 	int r = filework_place(req, &place, err);
 
 	if (r == 0)
-		r = ident_path_check("path", path ? path : "", path ? strlen(path) : 0, false, err);
+		r = ident_path_check("path", get.path ? get.path : "", get.path ? strlen(get.path) : 0, false, err);
 	if (r != 0)
 		return r;
 	r = filework_begin(req, &place, FILEWORK_TRANSFER_MS, &work, err);
 	if (r == 0)
-		r = stat_file(req, &work, path, &size, &mode, err);
-	if (r != 0) {
-		filework_end(req, &work, r);
-		return r;
-	}
-	snprintf(text, sizeof(text), "%03o", mode);
-	req_header(req, "X-AgentArea-File-Mode", text);
-	req_answer_stream(req, 200, "application/octet-stream", size);
-	r = send_file(req, &work, path, size, err);
+		r = stat_file(&get, &work, err);
+	if (r == 0)
+		r = send_file(&get, &work, err);
 	filework_end(req, &work, r);
-	return REQ_STREAMED;
+	return get.answered ? REQ_STREAMED : r;
 }
