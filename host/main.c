@@ -485,6 +485,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strcmp(argv[1], "--probe") == 0)
 		return probe(argc, argv);
+	opterr = 0; /* in our own words below */
 	while ((c = getopt_long(argc, argv, "c:th", longs, NULL)) != -1) {
 		switch (c) {
 		case 'c':
@@ -503,7 +504,7 @@ int main(int argc, char **argv)
 			fputs(usage, stdout);
 			return 0;
 		default:
-			fputs(usage, stderr);
+			fprintf(stderr, "berthd: %s: not an option, or its value is missing\n%s", argv[optind - 1], usage);
 			return EXIT_USAGE;
 		}
 	}
