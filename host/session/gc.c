@@ -92,6 +92,7 @@ static int collect_row(struct sessions *s, struct txn *txn, struct row *row, voi
 		return r;
 	collect->action = binding_gc(&row->b, row->now, &s->rules, &in, &row->changed);
 	row->delete = collect->action == GC_DELETE_ROW;
+	row->notify = row->changed; /* a reaped operation may have given its turn to a waiting one */
 	collect->fence = row->b.fence;
 	collect->incarnation = row->b.incarnation;
 	return 0;

@@ -76,6 +76,8 @@ int hold_make(struct sessions *s, const struct ident *ident, const char *op_id, 
 	struct binding b;
 	int r = priv && arena ? 0 : err_set(err, ERR_NOMEM, "no memory is left to hold a session");
 
+	if (r == 0 && strlen(op_id) > IDENT_ID_MAX)
+		r = err_set(err, ERR_INVALID_REQUEST, "the operation's id is longer than %d bytes", IDENT_ID_MAX);
 	if (r)
 		goto out;
 	priv->s = s;
@@ -115,7 +117,7 @@ void session_hold_on_lost(struct session_hold *hold, void (*fn)(void *arg, const
 	lock_take(&s->lock);
 	priv->on_lost = fn;
 	priv->arg = arg;
-	while (priv->firing && !pthread_equal(pthread_self(), s->keeper))
+	while (priv->firing && !pthread_equal(pthread_self(), s->teller))
 		cond_wait_until(&s->changed, &s->lock, INT64_MAX);
 	if (fn && priv->kept.lost && !priv->told) {
 		s->keeper_kicked = true;
@@ -171,6 +173,7 @@ void holds_tell_lost(struct sessions *s)
 	struct search search = {.s = s};
 
 	lock_take(&s->lock);
+	s->teller = pthread_self();
 	for (;;) {
 		struct session_hold_private *priv;
 		void (*fn)(void *arg, const char *reason);

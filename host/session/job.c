@@ -80,7 +80,8 @@ int job_update(struct job *job, row_change fn, void *arg, struct err *err)
 	int r = row_update(job->s, &job->ident, fn, arg, err);
 
 	for (int64_t tries = 1; r == ERR_STORE && clock_left_ms(job->deadline_ns) > 0; tries++) {
-		if (!job_wait(job, binding_backoff(tries, STORE_RETRY_FIRST_MS, STORE_RETRY_MOST_MS, job->local->jobs != NULL)))
+		if (!job_wait(job, binding_backoff(tries, STORE_RETRY_FIRST_MS, STORE_RETRY_MOST_MS,
+						   (uint64_t)(job->incarnation + tries))))
 			break;
 		r = row_update(job->s, &job->ident, fn, arg, err);
 	}

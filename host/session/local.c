@@ -75,7 +75,7 @@ void kept_remove(struct sessions *s, struct kept *kept)
 		local_drop_locked(s, kept->local);
 		kept->local = NULL;
 	}
-	while (kept->hold && kept->hold->firing && !pthread_equal(pthread_self(), s->keeper))
+	while (kept->hold && kept->hold->firing && !pthread_equal(pthread_self(), s->teller))
 		cond_wait_until(&s->changed, &s->lock, INT64_MAX);
 	lock_drop(&s->lock);
 }

@@ -135,13 +135,12 @@ int sessions_start(struct sessions *s, struct err *err)
 		r = free_former(s, err);
 	if (r)
 		return r;
-	if (thread_start(&s->keeper, "keeper", keeper_main, s))
-		return err_set(err, ERR_NOMEM, "the keeper's thread cannot be made");
-	s->keeper_runs = true;
-	if (thread_start(&s->gc, "gc", gc_main, s))
-		return err_set(err, ERR_NOMEM, "the GC's thread cannot be made");
-	s->gc_runs = true;
-	return 0;
+	s->keeper_runs = thread_start(&s->keeper, "keeper", keeper_main, s) == 0;
+	s->gc_runs = s->keeper_runs && thread_start(&s->gc, "gc", gc_main, s) == 0;
+	if (s->gc_runs)
+		return 0;
+	sessions_stop(s, clock_after_ms(0));
+	return err_set(err, ERR_NOMEM, "the threads of the keeper and the GC cannot be made");
 }
 
 /* ---- stop ---- */

@@ -39,6 +39,7 @@ struct sessions {
 	/* Below: under lock. */
 	struct map *tasks; /* key of the row -> struct local */
 	uint64_t serial;
+	pthread_t teller; /* runs the callbacks of lost holds; while one is firing */
 	size_t jobs;
 	int64_t gc_at_ns; /* look again then, even without a kick */
 	bool gc_kicked, gc_stop, keeper_kicked, keeper_stop;
