@@ -409,6 +409,9 @@ static enum run_wait wait_of(const struct run *run, const struct err *why)
 		if (waits[i].code == why->code)
 			return waits[i].wait;
 	}
+	/* The teardown cancelled what it found; this one came after it and has a right to the next incarnation. */
+	if (why->code == ERR_SESSION_GONE && strcmp(why->reason, "teardown") == 0)
+		return WAIT_BUSY;
 	/* Another operation's provisioning failed a moment ago: wait for its back-off, then try once for this one. */
 	return why->retryable && why->retry_after_ms > 0 && !run->waited ? WAIT_PROVIDER : WAIT_NOTHING;
 }
