@@ -78,6 +78,20 @@ int sup_op_open_attempt(struct sup_op *op, uint32_t attempt)
 	return op->attempt_fd < 0 ? -errno : 0;
 }
 
+void sup_op_rest(struct sup_op *op)
+{
+	close(op->attempt_fd);
+	close(op->id_fd);
+	op->attempt_fd = op->id_fd = -1;
+}
+
+int sup_op_resume(struct sup_op *op)
+{
+	int rc = sup_op_open_id(op, 0);
+
+	return rc < 0 ? rc : sup_op_open_attempt(op, op->attempt);
+}
+
 int sup_op_drop_attempt(struct sup_op *op, const char *attempt)
 {
 	static const char *const names[] = {"spec", "script", "env", "stdin", "stdout", "stderr", "wake", "status"};

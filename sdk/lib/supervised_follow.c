@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Follows a started command: waits on the wake-up FIFO and the call's cancel descriptor, hands new output bytes to the
- * host, and reports the one ending that the status file gives. Entered by the thread of the call; holds two descriptors
+ * host, and reports the one ending that the status file gives. Entered by the thread of the call; holds one descriptor
  * while it waits. Must never report an exit without a status file, nor a byte twice.
  */
 #include "supervised_internal.h"
@@ -19,6 +19,8 @@
 #define BLOCK 65536u
 /* Hang-up of the FIFO tells of a dead supervisor at once; this is for a command that holds the FIFO open itself. */
 #define LIVENESS_MS 15000
+/* How long the directories stay open for a command that may end any moment. */
+#define SHORT_WAIT_MS 50
 /* Without a descriptor to poll, and after a stop was passed on (a detach may still come). */
 #define CANCEL_POLL_MS 250
 
@@ -245,17 +247,35 @@ static void drain_wake(struct follow *f, short events)
 			continue;
 }
 
+/* Thousands may wait at once: after a moment only the FIFO stays open. */
+static int wait_long(struct follow *f, struct pollfd fds[2])
+{
+	int rc, n;
+
+	sup_op_rest(f->op);
+	n = poll(fds, 2, wait_ms(f));
+	if (n < 0)
+		n = errno == EINTR ? 0 : -errno;
+	rc = sup_op_resume(f->op);
+	return rc < 0 ? rc : n;
+}
+
 static int32_t wait_event(struct follow *f)
 {
 	struct pollfd fds[2] = {
 		{.fd = f->op->wake_fd, .events = POLLIN},
 		{.fd = f->stop_sent ? -1 : f->cancel_fd, .events = POLLIN},
 	};
-	int n = poll(fds, 2, wait_ms(f));
+	int ms = wait_ms(f);
+	int n = poll(fds, 2, ms < SHORT_WAIT_MS ? ms : SHORT_WAIT_MS);
 	int32_t rc;
 
-	if (n < 0 && errno != EINTR)
-		return localfs_fail_errno(f->op->host, f->op->call, errno, "wait for the command");
+	if (n == 0 && ms > SHORT_WAIT_MS)
+		n = wait_long(f, fds);
+	if (n == -ENOENT)
+		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten", "the command was forgotten");
+	if (n < -1)
+		return localfs_fail_errno(f->op->host, f->op->call, n, "wait for the command");
 	if (n > 0)
 		drain_wake(f, fds[0].revents);
 	rc = heed_cancel(f);

@@ -30,6 +30,9 @@ void sup_op_fini(struct sup_op *op);
 /* 0 or a negative errno. */
 int sup_op_open_id(struct sup_op *op, int create);
 int sup_op_open_attempt(struct sup_op *op, uint32_t attempt);
+/* Gives the two directories back for a long wait, and takes them again. */
+void sup_op_rest(struct sup_op *op);
+int sup_op_resume(struct sup_op *op);
 /* Removes <attempt> and what is in it. */
 int sup_op_drop_attempt(struct sup_op *op, const char *attempt);
 

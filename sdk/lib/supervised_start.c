@@ -200,20 +200,30 @@ static int launch(struct sup_op *op, uint32_t attempt)
 	return sup_helper(op->sup->helper, argv, 0);
 }
 
-/* The launcher did not say that it forked. If it did all the same, `started` is there or nothing will ever start. */
-static int32_t launch_failed(struct sup_op *op, uint32_t attempt, int rc)
+/* The launcher was killed, or somebody else reaped it. If it got as far as a supervisor, `started` is there; if not, the
+ * poison sees to it that nothing starts late. */
+static int32_t launch_lost(struct sup_op *op, uint32_t attempt)
 {
 	struct sup_started started;
-	int poisoned = sup_poison(op->id_fd, attempt, &started);
+	int rc = sup_poison(op->id_fd, attempt, &started);
 
-	if (poisoned == 1 && started.attempt == attempt)
+	if (rc == 1 && started.attempt == attempt)
 		return BERTH_OK;
-	if (poisoned < 0)
+	if (rc < 0)
 		return op->host->fail(op->call, BERTH_UNKNOWN, "start_failed", 0, 0,
-				      "berth-supervise did not start, and the attempt could not be closed");
-	if (rc == -ENOENT || rc == -EACCES || rc == -ENOEXEC)
+				      "berth-supervise was lost, and the attempt could not be closed");
+	return op->host->fail(op->call, BERTH_UNAVAILABLE, "start_failed", 1, 0, "berth-supervise was lost");
+}
+
+static int32_t launch_failed(struct sup_op *op, int rc)
+{
+	if (rc == SUP_EXIT_STORAGE)
+		return op->host->fail(op->call, BERTH_UNAVAILABLE, "run_dir", 1, 0, "the run directory cannot be used");
+	if (rc == SUP_EXIT_RESOURCES || rc == -EAGAIN || rc == -ENOMEM)
+		return op->host->fail(op->call, BERTH_UNAVAILABLE, "resources", 1, 0, "no process is left");
+	if (rc < 0)
 		return localfs_fail(op->host, op->call, BERTH_INTERNAL, "helper", "berth-supervise cannot be run");
-	return op->host->fail(op->call, BERTH_UNAVAILABLE, "start_failed", 1, 0, "berth-supervise did not start");
+	return localfs_fail(op->host, op->call, BERTH_INTERNAL, "spec", "berth-supervise did not take its files");
 }
 
 static int32_t launch_result(struct sup_op *op, uint32_t attempt, int rc)
@@ -225,8 +235,11 @@ static int32_t launch_result(struct sup_op *op, uint32_t attempt, int rc)
 		return localfs_fail(op->host, op->call, BERTH_CONFLICT, "started", "this execution has started before");
 	case SUP_EXIT_POISONED:
 		return localfs_fail(op->host, op->call, BERTH_CONFLICT, "poisoned", "this attempt must never start");
+	case -EINTR:
+	case -ECHILD:
+		return launch_lost(op, attempt);
 	default:
-		return launch_failed(op, attempt, rc);
+		return launch_failed(op, rc);
 	}
 }
 

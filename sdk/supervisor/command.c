@@ -189,22 +189,21 @@ void command_start(struct sup *s, struct refusal *ret_refusal)
 {
 	struct plan plan = {.cwd = -1, .in = -1, .cgroup = -1, .out = {-1, -1}, .parent = getpid(), .spec = &s->spec};
 	const char *reason = plan_open(s, &plan);
+	int err = errno;
 	pid_t pid = -1;
 
+	/* Before the command can raise them. */
+	cgroup_open(&s->counters, s->spec.cgroup);
 	s->begin_ns = sup_now_ns();
 	if (!reason) {
 		pid = spawn(&plan);
-		if (pid < 0)
-			reason = "resources";
-		else
-			reason = plan.refusal.reason;
+		err = pid < 0 ? errno : plan.refusal.err;
+		reason = pid < 0 ? "resources" : plan.refusal.reason;
 	}
-	*ret_refusal = (struct refusal){.reason = reason, .err = reason && pid > 0 ? plan.refusal.err : errno};
+	*ret_refusal = (struct refusal){.reason = reason, .err = err};
 	plan_close(&plan);
 	if (reason)
 		return; /* a child that refused is reaped with the rest at exit */
 	s->leader = pid;
-	/* Now that the shell loads in parallel. */
-	cgroup_open(&s->counters, s->spec.cgroup);
 	note_leader(s);
 }

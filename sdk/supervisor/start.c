@@ -51,7 +51,7 @@ static int shed(void)
 	sigaction(SIGPIPE, &ignore, NULL);
 	umask(022);
 	close_inherited();
-	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	fd = open("/dev/null", O_RDWR); /* may be one of the three itself */
 	for (int i = 0; i < 3; i++)
 		if (fd < 0 || dup2(fd, i) < 0)
 			return -errno;
