@@ -50,6 +50,11 @@ clean_up() {
 		kill "$daemon" 2>/dev/null || :
 		wait "$daemon" 2>/dev/null || :
 	fi
+	# Commands outlive the daemon, by design; here they must not.
+	until=$(awk '{ printf "%.0f", ($1 + 10) * 1e9 }' /proc/uptime)
+	for run in "$state"/state/targets/*/sessions/*/run; do
+		[ ! -d "$run" ] || "$bin/berth-supervise" kill-all --run-dir "$run" --until "$until" >/dev/null 2>&1 || :
+	done
 	rm -rf "$state"
 	exit "$code"
 }
@@ -68,7 +73,8 @@ mkdir -p "$BERTH_STATE_DIR"
 # Starts on the port and waits until it answers; fails when the daemon ends before.
 start_on() {
 	rm -f "$BERTH_STATE_DIR/port"
-	BERTH_PORT=$1 "$bin/berthd" -c etc/berth.conf >"$state/berthd.log" 2>&1 </dev/null &
+	# In a session of its own: a Ctrl-C is for this script and for berthctl, which cancels its command through the daemon.
+	BERTH_PORT=$1 setsid "$bin/berthd" -c etc/berth.conf >"$state/berthd.log" 2>&1 </dev/null &
 	daemon=$!
 	tries=0
 	while kill -0 "$daemon" 2>/dev/null; do
@@ -96,7 +102,11 @@ echo "berthd serves on $BERTH_ADDRESS, state in $state"
 task=quickstart
 # Runs berthctl and shows the command line.
 ctl() {
-	printf '$ berthctl %s\n' "$*"
+	printf '$ berthctl'
+	for word in "$@"; do
+		case "$word" in *[!A-Za-z0-9_./-]*) printf ' "%s"' "$word" ;; *) printf ' %s' "$word" ;; esac
+	done
+	echo
 	"$bin/berthctl" "$@" || fail "that ended with exit code $?"
 }
 
@@ -132,6 +142,7 @@ ctl retire "$task"
 ctl verify
 
 if [ -n "$serve" ]; then
+	trap 'exit 0' INT
 	say "berthd goes on serving until Ctrl-C; its state goes with it"
 	cat <<END
 In another terminal:
