@@ -15,6 +15,7 @@
 #include "execution/execution_private.h"
 
 #define KILL_MS 5000
+#define LATE_STOP_MS INT64_C(100)
 
 /* ---- reaching a call ---- */
 
@@ -47,8 +48,9 @@ bool call_unwanted(struct run *run)
 	return unwanted;
 }
 
-/* False: the call must not be made. A reattach is made even for a cancelled command: it is what stops it. */
-static bool enter(struct run *run, struct call *call, bool reattach)
+/* False: the call must not be made. A reattach is made even for a command that is not wanted any more: it is what stops it. A
+ * provider may refuse a call that is cancelled before it began, so the stop follows a moment later (*ret_late). */
+static bool enter(struct run *run, struct call *call, bool reattach, bool *ret_late)
 {
 	struct executions *e = run->e;
 	bool unwanted, go;
@@ -58,9 +60,8 @@ static bool enter(struct run *run, struct call *call, bool reattach)
 	go = reattach ? !e->detaching : !unwanted && !e->stopping;
 	if (go)
 		run->call = call;
-	if (go && unwanted)
-		call_cancel(call, BERTH_CANCEL_STOP);
 	lock_drop(&e->lock);
+	*ret_late = go && unwanted;
 	return go;
 }
 
@@ -238,6 +239,7 @@ void call_once(struct run *run, const struct inputs *in, bool reattach, struct a
 	struct call_sink sink = {
 		.write = on_write, .read = on_read, .started = on_started, .gap = on_gap, .arg = &stream};
 	struct call *call = call_new(run->hold->target, deadline_of(run), &sink);
+	bool late = false;
 
 	memset(ret, 0, sizeof(*ret));
 	ret->reattach = reattach;
@@ -245,11 +247,17 @@ void call_once(struct run *run, const struct inputs *in, bool reattach, struct a
 		ret->code = err_set(&ret->err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
 		return;
 	}
-	ret->held_back = !enter(run, call, reattach);
+	ret->held_back = !enter(run, call, reattach, &late);
 	if (!ret->held_back) {
+		if (late)
+			queue_timer(run, clock_after_ms(LATE_STOP_MS << (run->tries < 6 ? run->tries : 6)));
 		ret->code = reattach ? reattach_to(run, call, &ret->err) : execute(run, in, call, &ret->err);
 		leave(run);
+		if (late)
+			queue_deaf(run);
 		copy_ending(call, ret);
+		/* The cancel came between the two looks. */
+		ret->held_back = !reattach && ret->code == ERR_CANCELLED && strcmp(ret->err.reason, "not_sent") == 0;
 	}
 	call_free(call);
 }
@@ -258,11 +266,12 @@ int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
 	       int (*op)(struct run *run, struct call *call, void *arg, struct err *err), void *arg, struct err *err)
 {
 	struct call *call = call_new(run->hold->target, clock_after_ms(ms), sink);
+	bool late;
 	int rc;
 
 	if (!call)
 		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
-	if (enter(run, call, false)) {
+	if (enter(run, call, false, &late)) {
 		rc = op(run, call, arg, err);
 		leave(run);
 	} else {

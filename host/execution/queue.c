@@ -339,6 +339,8 @@ bool queue_take_locked(struct run *run)
 void queue_wake_locked(struct run *run)
 {
 	run->woken = true;
+	if (run->call && (run->cancel || run->lost[0]))
+		call_stop_locked(run, BERTH_CANCEL_STOP);
 	if (run->state != RUN_PARKED)
 		return;
 	ready_locked(run);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "execution/execution_private.h"
 #include "plugin/target.h"
 
 #define CHECK(call)                                                             \
@@ -113,7 +114,8 @@ void host_down(struct host *host, int64_t grace_ms)
 
 void host_crash(struct host *host)
 {
-	sessions_stop(host->sessions, clock_after_ms(20000));
+	atomic_store(&host->e->dead, true); /* from here on it writes nothing, not even that it stops */
+	sessions_stop(host->sessions, clock_boot_ns()); /* what is being provisioned is left to the next process */
 	executions_free(host->e);
 	close_rest(host);
 }

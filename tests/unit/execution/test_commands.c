@@ -380,5 +380,6 @@ int main(void)
 		TEST(unknown_ids_are_not_found),
 	};
 
+	cmocka_set_test_filter(getenv("TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
