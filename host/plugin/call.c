@@ -127,14 +127,16 @@ void call_violate(struct call *call, const char *fmt, ...)
 
 static int stopped(struct call *call, struct err *err)
 {
-	switch (atomic_load(&call->cancel)) {
-	case BERTH_CANCEL_STOP:
-		return err_set(err, ERR_CANCELLED, "the call was cancelled before it reached the provider");
-	case BERTH_CANCEL_DETACH:
-		return err_set(err, ERR_DETACHED, "the call was detached before it reached the provider");
-	default:
+	uint32_t cancel = atomic_load(&call->cancel);
+
+	if (cancel == BERTH_CANCEL_NONE)
 		return 0;
-	}
+	if (cancel == BERTH_CANCEL_STOP)
+		err_set(err, ERR_CANCELLED, "the call was cancelled before it reached the provider");
+	else
+		err_set(err, ERR_DETACHED, "the call was detached before it reached the provider");
+	err_reason(err, "not_sent");
+	return cancel == BERTH_CANCEL_STOP ? ERR_CANCELLED : ERR_DETACHED;
 }
 
 static int late(const struct target *target, struct err *err)
@@ -241,6 +243,9 @@ int call_begin(struct call *call, enum op_kind kind, struct err *err)
 		return late(call->target, err);
 	call->op = op;
 	call->thread = pthread_self();
+#ifdef PLUGIN_GUARD_CALLS
+	pthread_sigmask(SIG_SETMASK, NULL, &call->mask);
+#endif
 	lock_take(&ts->lock);
 	rc = enter_locked(call, err);
 	lock_drop(&ts->lock);
@@ -276,9 +281,14 @@ static void leave_locked(struct call *call)
 static void check_process(const struct call *call)
 {
 	const struct guard *base = call->target->state->base;
+	struct guard own;
 	char changed[128];
 
-	if (base && guard_restore(base, changed, sizeof(changed)))
+	if (!base)
+		return;
+	own = *base;
+	own.mask = call->mask;
+	if (guard_restore(&own, changed, sizeof(changed)))
 		log_error("a plugin changed the process; it was put back", KS("plugin", call->target->conf->provider),
 			  KS("target", call->target->conf->name), KS("operation", call->op->name),
 			  KS("changed", changed));

@@ -32,7 +32,8 @@ struct call; /* opaque: the host's side of struct berth_call */
 /* deadline_ns on clock_boot_ns. request_id and traceparent may be NULL. */
 struct call *call_new(struct target *target, int64_t deadline_ns, const struct call_sink *sink);
 void call_free(struct call *call);
-/* BERTH_CANCEL_STOP or _DETACH; STOP may be raised to DETACH, never back. Safe while the call runs or after. */
+/* BERTH_CANCEL_STOP or _DETACH; STOP may be raised to DETACH, never back. Safe while the call runs or after. Set before an
+ * operation reached the plugin, it is not sent: ERR_CANCELLED or ERR_DETACHED, reason "not_sent". */
 void call_cancel(struct call *call, uint32_t state);
 
 /* Results collected by the last operation, valid until call_free or the end of the next one on this call, so that they may be
