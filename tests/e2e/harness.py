@@ -217,13 +217,14 @@ class Berth:
         self.kill9()
         return self.start()
 
-    def close(self):
+    def close(self, keep=False):
         if self.proc is not None:
             self.proc.kill()
             self.proc.wait()
             self.proc = None
         kill_under(self.mock.root)
-        shutil.rmtree(self.dir, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.dir, ignore_errors=True)
 
     def log(self):
         try:

@@ -59,8 +59,7 @@ def run_one(name, function, keep):
                 log = berth.log()
                 at = log.find(sanitized[0])
                 outcome, text = "FAIL", "sanitizer report\n" + log[at:at + 6000]
-            if not (keep and outcome == "FAIL"):
-                berth.close()
+            berth.close(keep=keep and outcome == "FAIL")
     return outcome, text, time.monotonic() - start
 
 
