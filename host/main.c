@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * berthd: argv, signals, the order of start and stop. Runs on the main thread, the only one that takes signals. Must hold no
- * logic of its own; every error exit prints one sentence, "berthd: <place>: <why>".
+ * berthd: argv, signals, the order of start and stop. Runs on the main thread, the only one that takes signals. Must
+ * hold no logic of its own; every error exit prints one sentence, "berthd: <place>: <why>".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,10 +32,10 @@
 
 #define CONF_DEFAULT "/etc/berth/berth.conf"
 #define EXIT_USAGE 2
-#define EXIT_CONFIG 78 /* sysexits.h: EX_CONFIG */
-#define STUCK_MS 5000  /* what a stop grants each layer past stop_grace */
+#define EXIT_CONFIG 78		  /* sysexits.h: EX_CONFIG */
+#define STUCK_MS 5000		  /* what a stop grants each layer past stop_grace */
 #define DESCRIPTORS_PER_COMMAND 4 /* its two spool files, its provider's connection, one to spare */
-#define DESCRIPTORS_OTHER 256     /* store, loops, plugins, log */
+#define DESCRIPTORS_OTHER 256	  /* store, loops, plugins, log */
 
 struct host {
 	struct conf *conf;
@@ -88,8 +88,8 @@ static int start_failpoints(struct host *host, struct err *err)
 static int check_limits(struct host *host, struct err *err)
 {
 	const struct conf *conf = host->conf;
-	uint64_t need = (uint64_t)conf->http_connections + (uint64_t)conf->runner_concurrency * DESCRIPTORS_PER_COMMAND +
-			DESCRIPTORS_OTHER;
+	uint64_t need = (uint64_t)conf->http_connections +
+			(uint64_t)conf->runner_concurrency * DESCRIPTORS_PER_COMMAND + DESCRIPTORS_OTHER;
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -97,11 +97,12 @@ static int check_limits(struct host *host, struct err *err)
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < need)
-		return err_set(err, ERR_CONFIG,
-			       "http.connections = %lld and runner.concurrency = %lld need %llu descriptors, %llu are allowed "
-			       "(RLIMIT_NOFILE)",
-			       (long long)conf->http_connections, (long long)conf->runner_concurrency,
-			       (unsigned long long)need, (unsigned long long)limit.rlim_cur);
+		return err_set(
+			err, ERR_CONFIG,
+			"http.connections = %lld and runner.concurrency = %lld need %llu descriptors, %llu are allowed "
+			"(RLIMIT_NOFILE)",
+			(long long)conf->http_connections, (long long)conf->runner_concurrency,
+			(unsigned long long)need, (unsigned long long)limit.rlim_cur);
 	return 0;
 }
 
@@ -153,7 +154,8 @@ static int start_seal(struct host *host, struct err *err)
 	bool tasks = true;
 	int r = store_view(host->store, look_for_tasks, &tasks, err);
 
-	/* A new key beside rows sealed with another one would make them unreadable: then the old key has to be brought back. */
+	/* A new key beside rows sealed with another one would make them unreadable: then the old key has to be
+	 * brought back. */
 	if (r == 0)
 		r = seal_open_file(path_or(host->conf->state_key, host->conf->state_dir, "state.key", path),
 				   old && *old ? old : NULL, !tasks, &host->seal, err);
@@ -164,8 +166,8 @@ static int start_blobs(struct host *host, struct err *err)
 {
 	char path[PATH_MAX];
 
-	return blob_open_dir(path_or(host->conf->blob_path, host->conf->state_dir, "objects", path), store_id(host->store),
-			     &host->blobs, err);
+	return blob_open_dir(path_or(host->conf->blob_path, host->conf->state_dir, "objects", path),
+			     store_id(host->store), &host->blobs, err);
 }
 
 static int start_registry(struct host *host, struct err *err)
@@ -257,11 +259,21 @@ static const struct {
 	const char *place;
 	int (*start)(struct host *host, struct err *err);
 } steps[] = {
-	{"log", start_log},           {"failpoints", start_failpoints}, {"limits", check_limits},
-	{"state", make_state_dir},    {"store", start_store},           {"state key", start_seal},
-	{"objects", start_blobs},     {"providers", start_registry},    {"watch", start_watch},
-	{"sessions", make_sessions},  {"executions", make_executions},  {"sessions", start_sessions},
-	{"executions", start_executions}, {"http", start_api},          {"port", write_port},
+	{"log", start_log},
+	{"failpoints", start_failpoints},
+	{"limits", check_limits},
+	{"state", make_state_dir},
+	{"store", start_store},
+	{"state key", start_seal},
+	{"objects", start_blobs},
+	{"providers", start_registry},
+	{"watch", start_watch},
+	{"sessions", make_sessions},
+	{"executions", make_executions},
+	{"sessions", start_sessions},
+	{"executions", start_executions},
+	{"http", start_api},
+	{"port", write_port},
 };
 
 /* ---- stop ---- */
@@ -388,8 +400,8 @@ static int serve(struct host *host, const sigset_t *set)
 			return code;
 		}
 	}
-	log_info("ready", KS("version", BERTH_VERSION), KS("address", host->conf->listen), KI("port", api_port(host->api)),
-		 KI("targets", host->registry->target_count));
+	log_info("ready", KS("version", BERTH_VERSION), KS("address", host->conf->listen),
+		 KI("port", api_port(host->api)), KI("targets", host->registry->target_count));
 	notify("READY=1");
 	log_info("stopping", KS("signal", wait_for_stop(set) == SIGTERM ? "TERM" : "INT"));
 	unblock_to_exit();
@@ -455,12 +467,11 @@ static int run(const struct options *options)
 	return serve(&host, &set);
 }
 
-static const char usage[] =
-	"usage: berthd [-c FILE] [-t] [--dev]\n"
-	"       berthd --version | --help\n"
-	"  -c, --config FILE  configuration file (default " CONF_DEFAULT ")\n"
-	"  -t, --test         check everything, print the effective configuration, exit\n"
-	"      --dev          make a token for this run and print it (loopback only)\n";
+static const char usage[] = "usage: berthd [-c FILE] [-t] [--dev]\n"
+			    "       berthd --version | --help\n"
+			    "  -c, --config FILE  configuration file (default " CONF_DEFAULT ")\n"
+			    "  -t, --test         check everything, print the effective configuration, exit\n"
+			    "      --dev          make a token for this run and print it (loopback only)\n";
 
 static int probe(int argc, char **argv)
 {
@@ -477,8 +488,9 @@ static int probe(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"config", required_argument, NULL, 'c'}, {"test", no_argument, NULL, 't'}, {"dev", no_argument, NULL, 'd'},
-		{"version", no_argument, NULL, 'V'},      {"help", no_argument, NULL, 'h'}, {0},
+		{"config", required_argument, NULL, 'c'}, {"test", no_argument, NULL, 't'},
+		{"dev", no_argument, NULL, 'd'},	  {"version", no_argument, NULL, 'V'},
+		{"help", no_argument, NULL, 'h'},	  {0},
 	};
 	struct options options = {.conf = CONF_DEFAULT};
 	int c;
@@ -504,7 +516,8 @@ int main(int argc, char **argv)
 			fputs(usage, stdout);
 			return 0;
 		default:
-			fprintf(stderr, "berthd: %s: not an option, or its value is missing\n%s", argv[optind - 1], usage);
+			fprintf(stderr, "berthd: %s: not an option, or its value is missing\n%s", argv[optind - 1],
+				usage);
 			return EXIT_USAGE;
 		}
 	}

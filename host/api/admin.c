@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the operators' routes and the report on targets. Entered from workers. Only a token with the admin scope gets to a
- * provider's own sentence.
+ * Owns the operators' routes and the report on targets. Entered from workers. Only a token with the admin scope gets to
+ * a provider's own sentence.
  */
 #include <string.h>
 

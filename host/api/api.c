@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the binding of the route table to one server and to the layers below. Main thread only. Holds no state of its own.
+ * Owns the binding of the route table to one server and to the layers below. Main thread only. Holds no state of its
+ * own.
  */
 #include "api/api.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the judgement of bearer tokens. Entered from the loop threads; holds no state of its own. Must never leave its loop over
- * the tokens early, compare a secret by other means than secret_equal, or tell a caller which check failed.
+ * Owns the judgement of bearer tokens. Entered from the loop threads; holds no state of its own. Must never leave its
+ * loop over the tokens early, compare a secret by other means than secret_equal, or tell a caller which check failed.
  */
 #include "api/auth.h"
 

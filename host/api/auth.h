@@ -17,9 +17,9 @@ struct auth {
 	size_t token_count;
 };
 
-/* `header` is the value of the one Authorization header, NULL when there was none. ERR_UNAUTHORIZED: absent, malformed, unknown,
- * ended, or no configured token carries the scope; ERR_FORBIDDEN: a good token of other scopes. Every configured token is compared,
- * whatever the outcome. */
+/* `header` is the value of the one Authorization header, NULL when there was none. ERR_UNAUTHORIZED: absent,
+ * malformed, unknown, ended, or no configured token carries the scope; ERR_FORBIDDEN: a good token of other scopes.
+ * Every configured token is compared, whatever the outcome. */
 int auth_check(const struct auth *auth, const char *header, unsigned scope, int64_t now_ms,
 	       const struct conf_token **ret, struct err *err);
 bool auth_allows(const struct conf_token *token, const char *workspace);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the reading of JSON bodies and the frame of lists. Entered from workers. Never accepts what json_parse refuses; it only
- * says more about the place.
+ * Owns the reading of JSON bodies and the frame of lists. Entered from workers. Never accepts what json_parse refuses;
+ * it only says more about the place.
  */
 #include "api/body.h"
 
@@ -72,11 +72,12 @@ static void name_field(const char *ptr, size_t len, struct err *err)
 		return;
 	for (size_t i = 0; i < name_len; i++) {
 		if (name[i] < 0x20 || name[i] == 0x7f || name[i] == '\\')
-			return; /* also bytes past ASCII: char is signed here, and either way the name is not one of ours */
+			return; /* also bytes past ASCII: char is signed here, and either way the name is not one of
+				   ours */
 	}
 	memcpy(text, err->msg, sizeof(text));
-	snprintf(err->msg, sizeof(err->msg), "%.*s, in \"%.*s\"", (int)(sizeof(text) - NAME_MAX_SHOWN - 16), text, (int)name_len,
-		 name);
+	snprintf(err->msg, sizeof(err->msg), "%.*s, in \"%.*s\"", (int)(sizeof(text) - NAME_MAX_SHOWN - 16), text,
+		 (int)name_len, name);
 }
 
 int body_parse(const char *ptr, size_t len, struct json_object **ret, struct err *err)

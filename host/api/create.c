@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the shape of a create request: one field table per object and the list of keys that are refused whatever their value.
- * Entered from workers; pure. Must never drop, repair or guess a field.
+ * Owns the shape of a create request: one field table per object and the list of keys that are refused whatever their
+ * value. Entered from workers; pure. Must never drop, repair or guess a field.
  */
 #include "api/create.h"
 
@@ -29,8 +29,10 @@ struct create_body {
 	struct create_command command;
 };
 
-#define FIELD(name_, type_, struct_, member_, ...) \
-	{.name = name_, .type = type_, .off = offsetof(struct struct_, member_), __VA_ARGS__}
+#define FIELD(name_, type_, struct_, member_, ...)                                                                     \
+	{                                                                                                              \
+		.name = name_, .type = type_, .off = offsetof(struct struct_, member_), __VA_ARGS__                    \
+	}
 
 static const struct json_field runtime_fields[] = {
 	FIELD("region", JSON_STR, create_runtime, region, .max = LIMIT_LABEL),
@@ -66,20 +68,22 @@ static const struct json_field body_fields[] = {
 };
 
 /* Content that older contracts carried inline. */
-static const char *const inline_keys[] = {"args",           "env",           "script", "input_files", "content_base64",
-					  "script_content", "script_name",   NULL};
+static const char *const inline_keys[] = {"args",	    "env",	   "script", "input_files", "content_base64",
+					  "script_content", "script_name", NULL};
 static const char *const top_keys[] = {"metadata", NULL};
 static const char *const runtime_keys[] = {"labels", NULL};
 /* Named by the outer object only; the reference sets them when it hands a command to a sandbox. */
-static const char *const outer_keys[] = {"workspace_id", "task_id", "workspace_manifest_ref", "workspace_hydration", NULL};
+static const char *const outer_keys[] = {"workspace_id", "task_id", "workspace_manifest_ref", "workspace_hydration",
+					 NULL};
 
 static int refuse_keys(struct json_object *json, const char *where, const char *const *keys, struct err *err)
 {
 	for (; *keys; keys++) {
 		if (json_object_is_type(json, json_type_object) && json_object_object_get_ex(json, *keys, NULL))
-			return err_set(err, ERR_UNSUPPORTED_CONTRACT,
-				       "unsupported_contract_version: %s%s is not accepted; large input is named by reference",
-				       where, *keys);
+			return err_set(
+				err, ERR_UNSUPPORTED_CONTRACT,
+				"unsupported_contract_version: %s%s is not accepted; large input is named by reference",
+				where, *keys);
 	}
 	return 0;
 }
@@ -88,7 +92,8 @@ static int refuse_outer_keys(struct json_object *command, struct err *err)
 {
 	for (const char *const *key = outer_keys; *key; key++) {
 		if (json_object_is_type(command, json_type_object) && json_object_object_get_ex(command, *key, NULL))
-			return err_set(err, ERR_INVALID_REQUEST, "command.%s is not accepted; it belongs beside command", *key);
+			return err_set(err, ERR_INVALID_REQUEST,
+				       "command.%s is not accepted; it belongs beside command", *key);
 	}
 	return 0;
 }
@@ -116,7 +121,8 @@ static int refuse_by_presence(struct json_object *json, struct err *err)
 		r = refuse_outer_keys(command, err);
 	/* Ignoring it would run the command without the files it stands for. */
 	if (r == 0 && json_object_object_get_ex(json, "workspace_manifest_ref", &manifest) && manifest)
-		r = err_set(err, ERR_UNSUPPORTED, "workspace_manifest_ref: durable workspaces are not served by this version");
+		r = err_set(err, ERR_UNSUPPORTED,
+			    "workspace_manifest_ref: durable workspaces are not served by this version");
 	return r;
 }
 
@@ -136,7 +142,8 @@ static int decode(struct arena *arena, const char *body, size_t len, struct crea
 static int check(const struct create_body *in, struct err *err)
 {
 	if (strlen(in->command.body) > LIMIT_COMMAND_BODY)
-		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "command.command_body is longer than %zu bytes", LIMIT_COMMAND_BODY);
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "command.command_body is longer than %zu bytes",
+			       LIMIT_COMMAND_BODY);
 	return 0;
 }
 

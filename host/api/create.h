@@ -8,8 +8,8 @@
 #include "core/arena.h"
 #include "execution/execution.h"
 
-/* Strings in ret live in the arena. ERR_UNSUPPORTED_CONTRACT for the inline fields of older contracts, refused by presence of their
- * key; ERR_INVALID_REQUEST naming the field; ERR_PAYLOAD_TOO_LARGE for the command. */
+/* Strings in ret live in the arena. ERR_UNSUPPORTED_CONTRACT for the inline fields of older contracts, refused by
+ * presence of their key; ERR_INVALID_REQUEST naming the field; ERR_PAYLOAD_TOO_LARGE for the command. */
 int create_parse(struct arena *arena, const char *body, size_t len, struct execution_create *ret, struct err *err);
 
 #endif

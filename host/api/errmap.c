@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the way from a struct err to the answer a caller sees: word, status, one sentence, when to come back. Entered from loop
- * threads and workers, one at a time per request. What the codes below say in their own words goes to the log only.
+ * Owns the way from a struct err to the answer a caller sees: word, status, one sentence, when to come back. Entered
+ * from loop threads and workers, one at a time per request. What the codes below say in their own words goes to the log
+ * only.
  */
 #include <string.h>
 
@@ -132,8 +133,8 @@ void req_error(struct req *req, const struct err *given)
 	int64_t retry_ms = err.retry_after_ms;
 
 	if (sentence)
-		log_at(err_http(err.code) == 500 ? LOG_ERROR : LOG_WARN, "request failed", KS("code", err_name(err.code)),
-		       KS("reason", err.reason), KS("text", err.msg));
+		log_at(err_http(err.code) == 500 ? LOG_ERROR : LOG_WARN, "request failed",
+		       KS("code", err_name(err.code)), KS("reason", err.reason), KS("text", err.msg));
 	if (retry_ms <= 0 && (err.retryable || err_retryable(err.code)) && err_http(err.code) != 410)
 		retry_ms = RETRY_DEFAULT_MS;
 	buf_clear(&req->reply.body);

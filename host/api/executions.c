@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the execution routes: create, read, cancel, list. Entered from workers; a request that waits holds none and is entered
- * again, so each handler keeps what it has done in req->state. Must never run or cancel anything because a client went away.
+ * Owns the execution routes: create, read, cancel, list. Entered from workers; a request that waits holds none and is
+ * entered again, so each handler keeps what it has done in req->state. Must never run or cancel anything because a
+ * client went away.
  */
 #include "execution/execution.h"
 
@@ -21,9 +22,9 @@
 struct progress {
 	char id[IDENT_ID_MAX + 1];
 	bool replayed;
-	bool awaited;          /* ?wait was given */
+	bool awaited; /* ?wait was given */
 	int64_t deadline_ns;
-	int64_t revision;      /* wait for another one than this; 0 = wait for the end */
+	int64_t revision; /* wait for another one than this; 0 = wait for the end */
 };
 
 static struct executions *executions_of(const struct req *req)
@@ -280,8 +281,8 @@ int execution_get_list(struct req *req, struct err *err)
 	if (r != 0)
 		return r;
 	buf_init(&items, LIMIT_INLINE_FILE);
-	r = execution_list(executions_of(req), workspace, task, status, cursor ? cursor : "", (size_t)limit, &items, &count,
-			   &next, err);
+	r = execution_list(executions_of(req), workspace, task, status, cursor ? cursor : "", (size_t)limit, &items,
+			   &count, &next, err);
 	if (r == 0) {
 		body_put_list(&req->reply.body, &items, count, next);
 		req_json(req, 200);

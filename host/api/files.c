@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the file routes that answer JSON: inline read and write, list, remove, move. Entered from workers of the long pool. The
- * path rule is ident_path_check for every verb; what lies beneath the root is the provider's to resolve.
+ * Owns the file routes that answer JSON: inline read and write, list, remove, move. Entered from workers of the long
+ * pool. The path rule is ident_path_check for every verb; what lies beneath the root is the provider's to resolve.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,10 @@ struct put_body {
 	const char *workspace, *task, *path, *content, *region;
 };
 
-#define FIELD(name_, struct_, member_, ...) \
-	{.name = name_, .type = JSON_STR, .off = offsetof(struct struct_, member_), __VA_ARGS__}
+#define FIELD(name_, struct_, member_, ...)                                                                            \
+	{                                                                                                              \
+		.name = name_, .type = JSON_STR, .off = offsetof(struct struct_, member_), __VA_ARGS__                 \
+	}
 
 static const struct json_field put_fields[] = {
 	FIELD("workspace_id", put_body, workspace, .flags = JSON_REQUIRED),
@@ -112,8 +114,8 @@ int file_put(struct req *req, struct err *err)
 	if (r == 0 && json_base64_decode(in.content, strlen(in.content), &bytes, &len, err) != 0)
 		r = err_prefix(err, "content_base64");
 	if (r == 0 && len > LIMIT_INLINE_FILE)
-		r = err_set(err, ERR_PAYLOAD_TOO_LARGE, "the content is larger than %zu bytes; use /sandbox/file-content",
-			    LIMIT_INLINE_FILE);
+		r = err_set(err, ERR_PAYLOAD_TOO_LARGE,
+			    "the content is larger than %zu bytes; use /sandbox/file-content", LIMIT_INLINE_FILE);
 	if (r == 0)
 		r = write_bytes(req, &place, in.path, bytes, len, err);
 	if (r == 0)
@@ -130,7 +132,8 @@ static int keep_bytes(void *arg, unsigned stream, const void *ptr, size_t len)
 	return buf_append(arg, ptr, len);
 }
 
-static int read_bytes(struct req *req, const struct file_place *place, const char *path, struct buf *buf, struct err *err)
+static int read_bytes(struct req *req, const struct file_place *place, const char *path, struct buf *buf,
+		      struct err *err)
 {
 	struct call_sink sink = {.write = keep_bytes, .arg = buf};
 	struct filework work;
@@ -139,7 +142,8 @@ static int read_bytes(struct req *req, const struct file_place *place, const cha
 	if (r == 0 && !filework_call(&work, &sink))
 		r = err_set(err, ERR_NOMEM, "out of memory");
 	else if (r == 0)
-		r = filework_result(&work, call_file_read(work.call, work.session, path, 0, BERTH_SIZE_UNKNOWN, err), err);
+		r = filework_result(&work, call_file_read(work.call, work.session, path, 0, BERTH_SIZE_UNKNOWN, err),
+				    err);
 	if (buf->error == ERR_PAYLOAD_TOO_LARGE)
 		r = err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %zu bytes; use /sandbox/file-content",
 			    LIMIT_INLINE_FILE);
@@ -219,7 +223,8 @@ static int get_listing(struct req *req, const struct file_place *place, const ch
 	if (r == 0 && !filework_call(&work, NULL))
 		r = err_set(err, ERR_NOMEM, "out of memory");
 	else if (r == 0)
-		r = filework_result(&work, call_file_list(work.call, work.session, path, BERTH_LIST_RECURSIVE, err), err);
+		r = filework_result(&work, call_file_list(work.call, work.session, path, BERTH_LIST_RECURSIVE, err),
+				    err);
 	if (r == 0)
 		r = put_listing(req, work.call, err);
 	filework_end(req, &work, r);
@@ -259,10 +264,10 @@ int file_delete(struct req *req, struct err *err)
 	if (r == 0 && !filework_call(&work, NULL))
 		r = err_set(err, ERR_NOMEM, "out of memory");
 	else if (r == 0)
-		r = filework_result(&work,
-				    call_file_remove(work.call, work.session, path,
-						     recursive ? BERTH_REMOVE_RECURSIVE : 0, err),
-				    err);
+		r = filework_result(
+			&work,
+			call_file_remove(work.call, work.session, path, recursive ? BERTH_REMOVE_RECURSIVE : 0, err),
+			err);
 	filework_end(req, &work, r);
 	if (r == 0)
 		req_empty(req, 204);

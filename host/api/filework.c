@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the frame of every file operation: a session is acquired, calls run on it under one deadline, the hold is given back.
- * The session keeper renews the lease for as long as the hold lives, so a transfer may outlast it. Entered from workers of the
- * long pool. Must never leave a hold behind, nor hand a provider's own words to a caller.
+ * Owns the frame of every file operation: a session is acquired, calls run on it under one deadline, the hold is given
+ * back. The session keeper renews the lease for as long as the hold lives, so a transfer may outlast it. Entered from
+ * workers of the long pool. Must never leave a hold behind, nor hand a provider's own words to a caller.
  */
 #include "api/filework.h"
 
@@ -48,7 +48,8 @@ static int64_t bounded(int64_t lasts_ms, const struct conf *conf)
 	return lasts_ms < half ? lasts_ms : half;
 }
 
-int filework_begin(struct req *req, const struct file_place *place, int64_t lasts_ms, struct filework *work, struct err *err)
+int filework_begin(struct req *req, const struct file_place *place, int64_t lasts_ms, struct filework *work,
+		   struct err *err)
 {
 	struct api *api = api_of(req);
 	const struct conf *conf = api->config.conf;
@@ -65,7 +66,8 @@ int filework_begin(struct req *req, const struct file_place *place, int64_t last
 	*work = (struct filework){0};
 	ident_random(id, "op_", 24);
 
-	/* Long enough for a cold start; a provider that waits for capacity is told by its own error earlier or by this one. */
+	/* Long enough for a cold start; a provider that waits for capacity is told by its own error earlier or by
+	 * this one. */
 	int64_t until = clock_after_ms(conf->begin_wait_ms + conf->starting_ms);
 	int r = session_acquire(api->config.sessions, &begin, until, &work->hold, err);
 

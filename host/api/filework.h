@@ -26,7 +26,8 @@ int filework_place_named(const struct req *req, const char *workspace, const cha
 			 struct file_place *ret, struct err *err);
 
 #define FILEWORK_SHORT_MS (2 * 60 * 1000)
-#define FILEWORK_TRANSFER_MS (60 * 60 * 1000) /* one upload or download, however slow; the idle limit ends stalled ones earlier */
+#define FILEWORK_TRANSFER_MS                                                                                           \
+	(60 * 60 * 1000) /* one upload or download, however slow; the idle limit ends stalled ones earlier */
 
 struct filework {
 	struct session_hold *hold;
@@ -36,8 +37,10 @@ struct filework {
 };
 
 /* Blocks until the session is live. Always pair with filework_end, also after an error. */
-int filework_begin(struct req *req, const struct file_place *place, int64_t lasts_ms, struct filework *work, struct err *err);
-/* A fresh call on the session; results of the one before are gone. `sink` NULL: results are collected. NULL: memory is out. */
+int filework_begin(struct req *req, const struct file_place *place, int64_t lasts_ms, struct filework *work,
+		   struct err *err);
+/* A fresh call on the session; results of the one before are gone. `sink` NULL: results are collected. NULL: memory
+ * is out. */
 struct call *filework_call(struct filework *work, const struct call_sink *sink);
 /* What a call_… function returned: turned into what a caller may see. 0 stays 0. */
 int filework_result(struct filework *work, int code, struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns an epoll set of connections and the one thread that waits on it for the peer's end. Entered from the loop threads (add)
- * and from whoever resumes (remove). Must never read from a connection, and never call out with its lock held but for the hold
- * callback.
+ * Owns an epoll set of connections and the one thread that waits on it for the peer's end. Entered from the loop
+ * threads (add) and from whoever resumes (remove). Must never read from a connection, and never call out with its lock
+ * held but for the hold callback.
  */
 #include "api/hangup.h"
 
@@ -52,8 +52,8 @@ static void poke_from_now(struct hangup *hangup, struct hangup_entry *entry)
 	lock_drop(&hangup->lock);
 }
 
-/* The peer has sent its last byte, so shutting that direction loses nothing: what is buffered stays readable. But it wakes the
- * loop's epoll once more, which then reads up to the end. */
+/* The peer has sent its last byte, so shutting that direction loses nothing: what is buffered stays readable. But it
+ * wakes the loop's epoll once more, which then reads up to the end. */
 static void poke_all_locked(struct hangup *hangup)
 {
 	for (struct hangup_entry *entry = hangup->entries; hangup->poked && entry; entry = entry->next) {
@@ -109,7 +109,8 @@ int hangup_new(struct hangup **ret, struct err *err)
 
 	struct epoll_event event = {.events = EPOLLIN};
 
-	if (hangup->epoll < 0 || hangup->wake < 0 || epoll_ctl(hangup->epoll, EPOLL_CTL_ADD, hangup->wake, &event) != 0) {
+	if (hangup->epoll < 0 || hangup->wake < 0 ||
+	    epoll_ctl(hangup->epoll, EPOLL_CTL_ADD, hangup->wake, &event) != 0) {
 		err_set(err, ERR_IO, "cannot make the watcher's descriptors: %s", strerror(errno));
 		goto fail;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the checks of a request's head. Pure; entered from the loop threads. A fault here means that the bytes after the head
- * may be read differently by a proxy in front, so the caller must answer and close, never go on with the connection.
+ * Owns the checks of a request's head. Pure; entered from the loop threads. A fault here means that the bytes after the
+ * head may be read differently by a proxy in front, so the caller must answer and close, never go on with the
+ * connection.
  */
 #include "api/head.h"
 
@@ -64,7 +65,8 @@ static void take_length(struct head *head, const char *value)
 		return;
 	}
 	for (; *value; value++) {
-		if (__builtin_mul_overflow(length, 10, &length) || __builtin_add_overflow(length, *value - '0', &length)) {
+		if (__builtin_mul_overflow(length, 10, &length) ||
+		    __builtin_add_overflow(length, *value - '0', &length)) {
 			head_fault(head, "Content-Length is too large");
 			return;
 		}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The strict look at a request's head that libmicrohttpd does not take: framing that two parsers could read differently is
- * refused. Fed one header at a time, so that it can be tested without a socket.
+ * The strict look at a request's head that libmicrohttpd does not take: framing that two parsers could read differently
+ * is refused. Fed one header at a time, so that it can be tested without a socket.
  */
 #ifndef API_HEAD_H
 #define API_HEAD_H

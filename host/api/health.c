@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns /health and /ready. /health is answered on the loop thread and looks at nothing; /ready is entered from workers. Must
- * never renew a lease or call a provider.
+ * Owns /health and /ready. /health is answered on the loop thread and looks at nothing; /ready is entered from workers.
+ * Must never renew a lease or call a provider.
  */
 #include <string.h>
 
@@ -48,9 +48,10 @@ static void look(struct api *api, struct readiness *ret)
 /* Members of an object, without its braces. */
 static void put_report(struct api *api, const struct readiness *found, struct buf *out)
 {
-	buf_printf(out, "\"store\":\"%s\",\"queue\":{\"running\":%u,\"queued\":%u,\"parked\":%u,\"max\":%lld},\"targets\":",
-		   found->store.code ? "unavailable" : "ok", found->queue.running, found->queue.queued, found->queue.parked,
-		   (long long)found->queue_max);
+	buf_printf(out,
+		   "\"store\":\"%s\",\"queue\":{\"running\":%u,\"queued\":%u,\"parked\":%u,\"max\":%lld},\"targets\":",
+		   found->store.code ? "unavailable" : "ok", found->queue.running, found->queue.queued,
+		   found->queue.parked, (long long)found->queue_max);
 	report_targets(api->config.registry, false, out);
 }
 

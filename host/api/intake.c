@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the life of a request on its loop thread: head, body, hand-over, answer, end. Entered only by libmicrohttpd's callbacks
- * for one connection at a time. Must never wait; what waits is handed to a worker while the connection is suspended.
+ * Owns the life of a request on its loop thread: head, body, hand-over, answer, end. Entered only by libmicrohttpd's
+ * callbacks for one connection at a time. Must never wait; what waits is handed to a worker while the connection is
+ * suspended.
  */
 #include "api/intake.h"
 
@@ -41,8 +42,9 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	struct req *req = cls;
 
 	(void)kind;
-	/* libmicrohttpd ends lines in place, CR and LF becoming NULs, and hands out a value up to its first NUL: one of the
-	 * client's own, or a bare LF, shows in the byte after. The blank line that ended the head is always behind it. */
+	/* libmicrohttpd ends lines in place, CR and LF becoming NULs, and hands out a value up to its first NUL: one
+	 * of the client's own, or a bare LF, shows in the byte after. The blank line that ended the head is always
+	 * behind it. */
 	if (value && value[value_len + 1] != '\0')
 		head_fault(&req->head, "a header holds a NUL or does not end with CRLF");
 	head_add(&req->head, req->arena, name, name_len, value, value_len);
@@ -134,8 +136,9 @@ static int admit(struct req *req, struct MHD_Connection *conn, const char *versi
 	if (r == 0)
 		r = check_room(req, err);
 	if (r == 0 && req->route->scope != SCOPE_OPEN)
-		r = auth_check(&req->server->config.auth, req->head.authorizations == 1 ? req->head.authorization : NULL,
-			       req->route->scope, clock_wall_ms(), &req->token, err);
+		r = auth_check(&req->server->config.auth,
+			       req->head.authorizations == 1 ? req->head.authorization : NULL, req->route->scope,
+			       clock_wall_ms(), &req->token, err);
 	if (r == 0)
 		r = take_params(req, match, err);
 	if (r == 0)

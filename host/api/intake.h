@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of one request on its loop thread, and the state of the server that it touches. For server.c, intake.c, reply.c and
- * req.c only.
+ * The life of one request on its loop thread, and the state of the server that it touches. For server.c, intake.c,
+ * reply.c and req.c only.
  */
 #ifndef API_INTAKE_H
 #define API_INTAKE_H

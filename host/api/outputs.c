@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the output routes: a record's stdout and stderr as bytes, whole, in part, or live. Entered from workers: once to answer
- * the head, then whenever the window is empty (the pump). A reader that is slow, or waits for a silent command, holds no
- * thread. Must never answer bytes of another offset than asked for.
+ * Owns the output routes: a record's stdout and stderr as bytes, whole, in part, or live. Entered from workers: once to
+ * answer the head, then whenever the window is empty (the pump). A reader that is slow, or waits for a silent command,
+ * holds no thread. Must never answer bytes of another offset than asked for.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@
 struct output {
 	struct output_reader *reader;
 	uint64_t offset; /* next byte */
-	uint64_t until;  /* past the last byte to send */
+	uint64_t until;	 /* past the last byte to send */
 	bool follow;
 	char id[IDENT_ID_MAX + 1];
 };
@@ -49,7 +49,8 @@ static int fill(struct req *req, bool *ret_done, struct err *err)
 		uint64_t left = output->until - output->offset;
 		size_t cap = room < sizeof(piece) ? room : sizeof(piece);
 		size_t len = 0;
-		int r = output_read(output->reader, output->offset, piece, cap < left ? cap : (size_t)left, &len, &end, err);
+		int r = output_read(output->reader, output->offset, piece, cap < left ? cap : (size_t)left, &len, &end,
+				    err);
 
 		if (r == 0 && len)
 			r = stream_write(&req->stream, piece, len);
@@ -147,7 +148,8 @@ static int answer_final(struct req *req, uint64_t size, bool asked_offset, struc
 	output->offset = range.from;
 	output->until = range.until;
 	req_header(req, "Accept-Ranges", "bytes");
-	req_answer_pulled(req, kind == RANGE_PART ? 206 : 200, "application/octet-stream", range.until - range.from, pump);
+	req_answer_pulled(req, kind == RANGE_PART ? 206 : 200, "application/octet-stream", range.until - range.from,
+			  pump);
 	return REQ_STREAMED;
 }
 

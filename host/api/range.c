@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the reading of the Range header (RFC 9110, 14.2). Pure. What it does not understand it ignores, as the RFC asks, so that the
- * answer is the whole and never another part.
+ * Owns the reading of the Range header (RFC 9110, 14.2). Pure. What it does not understand it ignores, as the RFC asks,
+ * so that the answer is the whole and never another part.
  */
 #include "api/range.h"
 
@@ -16,7 +16,8 @@ static bool take_number(const char **text, uint64_t *ret)
 	const char *c = *text;
 
 	for (; *c >= '0' && *c <= '9'; c++) {
-		if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
+		if (__builtin_mul_overflow(number, 10, &number) ||
+		    __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
 			return false;
 	}
 	if (c == *text)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the way of an answer onto the wire: as a response of libmicrohttpd, or raw where that cannot answer any more. Entered
- * from the loop threads only. Must never block: the raw answer goes into an empty socket buffer or is cut.
+ * Owns the way of an answer onto the wire: as a response of libmicrohttpd, or raw where that cannot answer any more.
+ * Entered from the loop threads only. Must never block: the raw answer goes into an empty socket buffer or is cut.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -68,8 +68,8 @@ static void put_head(struct req *req, struct buf *out)
 {
 	struct reply *reply = &req->reply;
 
-	buf_printf(out, "HTTP/1.1 %u %s\r\nConnection: close\r\nX-Request-Id: %s\r\nContent-Length: %zu\r\n", reply->status,
-		   MHD_get_reason_phrase_for(reply->status), req->id, reply->body.len);
+	buf_printf(out, "HTTP/1.1 %u %s\r\nConnection: close\r\nX-Request-Id: %s\r\nContent-Length: %zu\r\n",
+		   reply->status, MHD_get_reason_phrase_for(reply->status), req->id, reply->body.len);
 	if (reply->content_type)
 		buf_printf(out, "Content-Type: %s\r\n", reply->content_type);
 	for (size_t i = 0; i < reply->header_count; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns struct req: its birth and end, and what handlers ask of it. Entered from the loop threads and from the one worker that
- * runs the request's handler. Must never tell a caller what a provider, the store or the host said in its own words.
+ * Owns struct req: its birth and end, and what handlers ask of it. Entered from the loop threads and from the one
+ * worker that runs the request's handler. Must never tell a caller what a provider, the store or the host said in its
+ * own words.
  */
 #include "api/req.h"
 
@@ -141,8 +142,8 @@ int req_query_number(const struct req *req, const char *name, int64_t min, int64
 		good = *c >= '0' && *c <= '9' && !__builtin_mul_overflow(number, 10, &number) &&
 		       !__builtin_add_overflow(number, *c - '0', &number);
 	if (!good || number < min || number > max)
-		return err_set(err, ERR_INVALID_REQUEST, "query parameter \"%s\" is not a number from %lld to %lld", name,
-			       (long long)min, (long long)max);
+		return err_set(err, ERR_INVALID_REQUEST, "query parameter \"%s\" is not a number from %lld to %lld",
+			       name, (long long)min, (long long)max);
 	*ret = number;
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One request: what it asked, who asked, the answer being made. References: the connection holds one until the request is
- * over, each job or wait under way holds one. A handler may use everything here but the fields marked private.
+ * One request: what it asked, who asked, the answer being made. References: the connection holds one until the request
+ * is over, each job or wait under way holds one. A handler may use everything here but the fields marked private.
  */
 #ifndef API_REQ_H
 #define API_REQ_H
@@ -65,10 +65,10 @@ struct req {
 	size_t param_count;
 	struct uri_query query;
 	const struct conf_token *token; /* NULL on an open route */
-	struct buf body;                /* empty for STREAM_IN */
+	struct buf body;		/* empty for STREAM_IN */
 	struct reply reply;
 	const char *details; /* members of the error's "details" object, or NULL */
-	void *state;         /* a handler's own, between calls of it; in the arena */
+	void *state;	     /* a handler's own, between calls of it; in the arena */
 	void (*state_fini)(void *state);
 	int64_t begun_ns;
 
@@ -77,14 +77,14 @@ struct req {
 	struct req *next, *prev; /* of the server's list */
 	atomic_uint refs;
 	atomic_bool hurried;
-	enum req_phase phase; /* loop thread */
-	const char *target;     /* as it came */
+	enum req_phase phase;	/* loop thread */
+	const char *target;	/* as it came */
 	const char *target_end; /* where it ended in the library's buffer; to compare only */
 	struct stream stream;
 	struct hangup_entry hangup;
 	struct req_wait wait;
 	int (*pump)(struct req *req); /* fills the window of an answer on demand; see req_answer_pulled */
-	atomic_bool follows;          /* a live stream: a client that hangs up ends it */
+	atomic_bool follows;	      /* a live stream: a client that hangs up ends it */
 	int64_t linger_until_ns;
 	uint64_t lingered;
 	atomic_uint_fast64_t sent;
@@ -96,8 +96,8 @@ void req_ref(struct req *req);
 void req_unref(struct req *req);
 
 /* ---- what was asked ---- */
-const char *req_param(const struct req *req, const char *name);       /* never NULL for a name of the pattern */
-const char *req_query(const struct req *req, const char *name);       /* NULL when absent */
+const char *req_param(const struct req *req, const char *name); /* never NULL for a name of the pattern */
+const char *req_query(const struct req *req, const char *name); /* NULL when absent */
 int req_query_need(const struct req *req, const char *name, const char **ret, struct err *err);
 int req_query_bool(const struct req *req, const char *name, bool absent, bool *ret, struct err *err);
 int req_query_number(const struct req *req, const char *name, int64_t min, int64_t max, int64_t absent, int64_t *ret,
@@ -114,10 +114,11 @@ void req_json(struct req *req, unsigned status);
 void req_empty(struct req *req, unsigned status);
 /* Replaces whatever was there by the error's body. Logs what the caller is not told. */
 void req_error(struct req *req, const struct err *err);
-/* The head is ready now, bytes follow with stream_write and end with stream_write_end; the handler then returns REQ_STREAMED. */
+/* The head is ready now, bytes follow with stream_write and end with stream_write_end; the handler then returns
+ * REQ_STREAMED. */
 void req_answer_stream(struct req *req, unsigned status, const char *content_type, uint64_t size);
-/* The same, but the bytes are asked for: pump runs on a worker whenever the window is empty, fills it without waiting and returns
- * REQ_DONE (call stream_pumped first) or REQ_PARKED (wait.h). */
+/* The same, but the bytes are asked for: pump runs on a worker whenever the window is empty, fills it without
+ * waiting and returns REQ_DONE (call stream_pumped first) or REQ_PARKED (wait.h). */
 void req_answer_pulled(struct req *req, unsigned status, const char *content_type, uint64_t size,
 		       int (*pump)(struct req *req));
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handlers behind the route table, one file per resource. Each is an `int handler(struct req *, struct err *)` of router.h.
+ * The handlers behind the route table, one file per resource. Each is an `int handler(struct req *, struct err *)` of
+ * router.h.
  */
 #ifndef API_RESOURCES_H
 #define API_RESOURCES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the matching of request targets against a route table: segment by segment, literals byte by byte as they came, so that
- * one resource has one spelling. Pure; entered from the loop threads. Never decodes and never looks at a body.
+ * Owns the matching of request targets against a route table: segment by segment, literals byte by byte as they came,
+ * so that one resource has one spelling. Pure; entered from the loop threads. Never decodes and never looks at a body.
  */
 #include "api/router.h"
 

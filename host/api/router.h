@@ -13,10 +13,10 @@ struct req;
 
 #define ROUTE_PARAMS 2
 
-#define ROUTE_INLINE 1u    /* answered on the loop thread: must not wait for anything */
-#define ROUTE_LONG 2u      /* may block for long: runs on the transfers' pool */
+#define ROUTE_INLINE 1u	   /* answered on the loop thread: must not wait for anything */
+#define ROUTE_LONG 2u	   /* may block for long: runs on the transfers' pool */
 #define ROUTE_STREAM_IN 4u /* the handler runs while the body comes, and reads it with stream_read */
-#define ROUTE_HEAD 8u      /* HEAD is answered like this GET, without the bytes */
+#define ROUTE_HEAD 8u	   /* HEAD is answered like this GET, without the bytes */
 #define ROUTE_ALWAYS 16u   /* answered while the server stops, too */
 
 /* What a handler returns besides an error code. */
@@ -26,20 +26,20 @@ struct req;
 
 /* The reference's codes where they differ from ours; answered as details.reference_code. NULL = the same. */
 struct route_reference {
-	const char *failed;    /* a failure that is not the caller's */
-	const char *away;      /* the store is not available */
+	const char *failed; /* a failure that is not the caller's */
+	const char *away;   /* the store is not available */
 	const char *not_found;
 	const char *too_large;
 	const char *conflict;
 };
 
 struct route {
-	const char *method; /* NULL ends the table */
+	const char *method;  /* NULL ends the table */
 	const char *pattern; /* "/sandbox/task/:id"; a ":name" segment is a parameter */
-	unsigned scope;      /* one SCOPE_ bit, or SCOPE_OPEN */
+	unsigned scope;	     /* one SCOPE_ bit, or SCOPE_OPEN */
 	unsigned flags;
-	size_t body_max;       /* 0: a body is refused; not looked at for STREAM_IN */
-	const char *query;     /* accepted query parameters, separated by spaces; NULL = none */
+	size_t body_max;			 /* 0: a body is refused; not looked at for STREAM_IN */
+	const char *query;			 /* accepted query parameters, separated by spaces; NULL = none */
 	const struct route_reference *reference; /* may be NULL */
 	/* On the loop thread before the body is read: refuses what head and query already tell. May be NULL. */
 	int (*check)(struct req *req, struct err *err);

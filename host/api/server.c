@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the daemon of libmicrohttpd, the worker pools and the list of requests under way. Entered from main (new, stop), from
- * the loop threads and from workers. Loops poll with epoll: libmicrohttpd 0.9.75 loses connections when they are suspended
- * under select. Must never stop the daemon while a connection is suspended.
+ * Owns the daemon of libmicrohttpd, the worker pools and the list of requests under way. Entered from main (new, stop),
+ * from the loop threads and from workers. Loops poll with epoll: libmicrohttpd 0.9.75 loses connections when they are
+ * suspended under select. Must never stop the daemon while a connection is suspended.
  */
 #include "api/server.h"
 
@@ -23,7 +23,7 @@
 #define LOOPS 2
 #define LOOP_STACK (512 * LIMIT_KIB)
 #define CONNECTION_MEMORY (LIMIT_HEADERS + 16 * LIMIT_KIB) /* request head and answer's head share it */
-#define SPARE_CONNECTIONS 64 /* past the limit they are told so, with 503 */
+#define SPARE_CONNECTIONS 64				   /* past the limit they are told so, with 503 */
 #define QUEUE_PER_WORKER 4
 #define ABORT_BEFORE_MS 1000 /* transfers are cut this long before a stop's deadline */
 
@@ -157,7 +157,8 @@ static int bind_address(const struct addrinfo *info, struct err *err, const stru
 		return err_set(err, ERR_IO, "cannot make a socket: %s", strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
-		err_set(err, ERR_CONFIG, "cannot listen on %s port %u: %s", config->address, config->port, strerror(errno));
+		err_set(err, ERR_CONFIG, "cannot listen on %s port %u: %s", config->address, config->port,
+			strerror(errno));
 		close(fd);
 		return ERR_CONFIG;
 	}
@@ -356,7 +357,8 @@ bool server_stop(struct server *server, int64_t deadline_ns)
 	each_request(server, hurry);
 	if (!wait_for_requests(server, deadline_ns - ABORT_BEFORE_MS * CLOCK_NS_PER_MS))
 		each_request(server, cut);
-	/* With the workers done no connection is suspended any more; one that only sends to a slow client is closed by the daemon. */
+	/* With the workers done no connection is suspended any more; one that only sends to a slow client is closed
+	 * by the daemon. */
 	if (!stop_pools(server, deadline_ns)) {
 		each_request(server, name_stuck);
 		return false;

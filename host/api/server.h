@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The HTTP server: libmicrohttpd's loop threads, worker pools, the watcher of hang-ups, start and stop. Knows routes and tokens,
- * not what the routes do.
+ * The HTTP server: libmicrohttpd's loop threads, worker pools, the watcher of hang-ups, start and stop. Knows routes
+ * and tokens, not what the routes do.
  */
 #ifndef API_SERVER_H
 #define API_SERVER_H
@@ -23,11 +23,11 @@ struct server_config {
 	struct auth auth;
 	struct watch *watch;
 	const char *address; /* numeric */
-	unsigned port;       /* 0: a free one */
+	unsigned port;	     /* 0: a free one */
 	unsigned connections;
-	unsigned workers;  /* threads of each of the two pools: short and long requests */
-	int64_t idle_ms;   /* connections and transfers without movement; 0 = SERVER_IDLE_MS */
-	void *ctx;         /* into struct req */
+	unsigned workers; /* threads of each of the two pools: short and long requests */
+	int64_t idle_ms;  /* connections and transfers without movement; 0 = SERVER_IDLE_MS */
+	void *ctx;	  /* into struct req */
 };
 #define SERVER_IDLE_MS 60000
 
@@ -36,8 +36,8 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 unsigned server_port(const struct server *server);
 /* From now on new requests are answered shutting_down (but routes with ROUTE_ALWAYS); those under way go on. */
 void server_refuse(struct server *server);
-/* Refuses, stops listening, answers what waits, aborts transfers shortly before the deadline, joins. False: a request or worker is stuck
- * (named in the log); then the server must not be freed and the process should exit. */
+/* Refuses, stops listening, answers what waits, aborts transfers shortly before the deadline, joins. False: a
+ * request or worker is stuck (named in the log); then the server must not be freed and the process should exit. */
 bool server_stop(struct server *server, int64_t deadline_ns);
 void server_free(struct server *server); /* after server_stop returned true; NULL is fine */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the session and task routes. Entered from workers; a teardown that waits for its confirmation holds none. Reads never
- * renew a lease.
+ * Owns the session and task routes. Entered from workers; a teardown that waits for its confirmation holds none. Reads
+ * never renew a lease.
  */
 #include "session/session.h"
 
@@ -45,8 +45,8 @@ int session_get_list(struct req *req, struct err *err)
 	if (r != 0)
 		return r;
 	buf_init(&items, LIMIT_INLINE_FILE);
-	r = session_list(api_of(req)->config.sessions, workspace, cursor ? cursor : "", (size_t)limit, &items, &count, &next,
-			 err);
+	r = session_list(api_of(req)->config.sessions, workspace, cursor ? cursor : "", (size_t)limit, &items, &count,
+			 &next, err);
 	if (r == 0) {
 		body_put_list(&req->reply.body, &items, count, next);
 		req_json(req, 200);
@@ -63,8 +63,8 @@ static int no_such(struct err *err)
 	return err_set(err, ERR_NOT_FOUND, "no such task");
 }
 
-/* The identity that ":id" and the optional workspace_id name. Without workspace_id: the token's only workspace, or for a token
- * that reaches all of them the only one that holds a task of this name. */
+/* The identity that ":id" and the optional workspace_id name. Without workspace_id: the token's only workspace, or
+ * for a token that reaches all of them the only one that holds a task of this name. */
 static int take_ident(const struct req *req, struct ident *ret, struct err *err)
 {
 	char found[IDENT_PART_MAX + 1];

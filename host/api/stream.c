@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the suspension of one connection and its window of bytes. Entered from the connection's loop thread, from one worker and
- * from the watcher; the stream outlives the connection, so a worker never touches a freed one. Must never block a loop thread,
- * and never resume a connection twice or after its end.
+ * Owns the suspension of one connection and its window of bytes. Entered from the connection's loop thread, from one
+ * worker and from the watcher; the stream outlives the connection, so a worker never touches a freed one. Must never
+ * block a loop thread, and never resume a connection twice or after its end.
  */
 #include "api/stream.h"
 
@@ -120,7 +120,8 @@ size_t stream_feed(struct stream *s, const void *ptr, size_t len, bool *ret_read
 
 	lock_take(&s->lock);
 	*ret_ready = s->ready;
-	/* Several chunks of one buffer come one after another although the first one suspended: left for after the resume. */
+	/* Several chunks of one buffer come one after another although the first one suspended: left for after the
+	 * resume. */
 	if (!s->ready && !s->suspended) {
 		/* Nobody reads any more: dropped, until the worker's answer is there. */
 		taken = ring_ready_locked(s) && !s->gone ? ring_put(s, ptr, len) : len;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one connection's loop thread and one worker share: whether the connection is suspended, whether the answer is ready,
- * and a window of bytes in flight. Only this module calls MHD_suspend_connection and MHD_resume_connection.
+ * What one connection's loop thread and one worker share: whether the connection is suspended, whether the answer is
+ * ready, and a window of bytes in flight. Only this module calls MHD_suspend_connection and MHD_resume_connection.
  *
- * Upload: the loop thread feeds, the worker reads. Download: the worker writes, the loop thread takes. The window is never both.
+ * Upload: the loop thread feeds, the worker reads. Download: the worker writes, the loop thread takes. The window is
+ * never both.
  */
 #ifndef API_STREAM_H
 #define API_STREAM_H
@@ -20,16 +21,16 @@ struct MHD_Connection;
 struct stream {
 	struct lock lock; /* class STREAM: everything below */
 	struct cond cond;
-	struct hangup *hangup;      /* may be NULL */
+	struct hangup *hangup;	    /* may be NULL */
 	struct hangup_entry *entry; /* watched while suspended, or always; may be NULL */
 	bool watch_always;
 	struct MHD_Connection *conn; /* NULL once the request is over */
 	bool suspended;
-	bool ready;   /* the answer can be queued */
-	bool gone;    /* nobody is at the other end, or it is to be treated so */
-	bool eof;     /* the writing side is done */
-	bool pumping; /* a job that fills the window is under way */
-	int error;    /* the writing side failed: what the reading side gets after the bytes */
+	bool ready;	 /* the answer can be queued */
+	bool gone;	 /* nobody is at the other end, or it is to be treated so */
+	bool eof;	 /* the writing side is done */
+	bool pumping;	 /* a job that fills the window is under way */
+	int error;	 /* the writing side failed: what the reading side gets after the bytes */
 	int64_t idle_ms; /* longest a worker waits for the other end to move */
 	char *ring;
 	size_t head, used;
@@ -45,20 +46,21 @@ void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_en
 /* Suspends until stream_answer; false when the answer is ready already. */
 bool stream_await_answer(struct stream *s);
 bool stream_is_ready(struct stream *s);
-/* Takes what fits and suspends when the window is full; the number taken. 0 with *ret_ready: the worker has already answered. */
+/* Takes what fits and suspends when the window is full; the number taken. 0 with *ret_ready: the worker has already
+ * answered. */
 size_t stream_feed(struct stream *s, const void *ptr, size_t len, bool *ret_ready);
 void stream_feed_end(struct stream *s);
 /* The request is over, delivered or not. */
 void stream_over(struct stream *s);
 #define STREAM_END (-1)
 #define STREAM_BROKEN (-2)
-/* Bytes for the client: > 0; 0 = none yet, the connection is suspended, and *ret_pump tells that nothing is under way to fill the
- * window; STREAM_END or STREAM_BROKEN. */
+/* Bytes for the client: > 0; 0 = none yet, the connection is suspended, and *ret_pump tells that nothing is under
+ * way to fill the window; STREAM_END or STREAM_BROKEN. */
 ptrdiff_t stream_take(struct stream *s, void *buf, size_t max, bool *ret_pump);
 
 /* ---- worker ---- */
-/* Blocks for the next bytes of the body; *ret_len 0 = its end. ERR_CANCELLED: the client is gone; ERR_INVALID_REQUEST: it
- * sent nothing for idle_ms. */
+/* Blocks for the next bytes of the body; *ret_len 0 = its end. ERR_CANCELLED: the client is gone;
+ * ERR_INVALID_REQUEST: it sent nothing for idle_ms. */
 int stream_read(struct stream *s, void *buf, size_t cap, size_t *ret_len);
 /* Blocks while the window is full. ERR_CANCELLED: the client is gone or did not move for idle_ms. */
 int stream_write(struct stream *s, const void *ptr, size_t len);
@@ -66,8 +68,8 @@ int stream_write(struct stream *s, const void *ptr, size_t len);
 size_t stream_room(struct stream *s);
 /* No more bytes; error 0 = complete. The first word counts. */
 void stream_write_end(struct stream *s, int error);
-/* The job that filled the window wants to end; resumes the connection when there is something to send or an end. True: the window
- * was emptied meanwhile, the job must go on. */
+/* The job that filled the window wants to end; resumes the connection when there is something to send or an end.
+ * True: the window was emptied meanwhile, the job must go on. */
 bool stream_pumped(struct stream *s);
 /* The answer can be queued: resumes. Any thread; at most once. */
 void stream_answer(struct stream *s);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the raw file routes: streaming upload and download with back-pressure through the request's window. Entered from the
- * loop thread for the checks before the body, else from workers of the long pool. Memory per transfer is the window; a client
- * that stalls ends it after the idle limit; an upload that does not come to its checked end leaves nothing visible.
+ * Owns the raw file routes: streaming upload and download with back-pressure through the request's window. Entered from
+ * the loop thread for the checks before the body, else from workers of the long pool. Memory per transfer is the
+ * window; a client that stalls ends it after the idle limit; an upload that does not come to its checked end leaves
+ * nothing visible.
  */
 #include <string.h>
 
@@ -162,8 +163,8 @@ struct get {
 	struct req *req;
 	const char *path;
 	const char *mode; /* for the header; NULL = not known */
-	uint64_t size;    /* of the answer; UINT64_MAX = not known */
-	uint64_t left;    /* bytes that may still come */
+	uint64_t size;	  /* of the answer; UINT64_MAX = not known */
+	uint64_t left;	  /* bytes that may still come */
 	bool answered;
 };
 
@@ -190,7 +191,8 @@ static int give_window(void *arg, unsigned stream, const void *ptr, size_t len)
 	return stream_write(&get->req->stream, ptr, len);
 }
 
-/* Size and mode of the answer. A symlink is read through by the provider, beneath the root; its size is known at the end only. */
+/* Size and mode of the answer. A symlink is read through by the provider, beneath the root; its size is known at the
+ * end only. */
 static int describe(struct get *get, const struct berth_file_info *info, uint64_t max, struct err *err)
 {
 	if (info->kind == BERTH_FILE_SYMLINK) {
@@ -201,7 +203,8 @@ static int describe(struct get *get, const struct berth_file_info *info, uint64_
 	if (info->kind != BERTH_FILE_REGULAR)
 		return err_set(err, ERR_INVALID_REQUEST, "the path is not a regular file");
 	if (info->size > max)
-		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %llu bytes", (unsigned long long)max);
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the file is larger than %llu bytes",
+			       (unsigned long long)max);
 	get->size = get->left = info->size;
 	get->mode = arena_printf(get->req->arena, "%03o", info->mode & 0777);
 	return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the check of an upload's size and digest. Entered from the worker that writes the file. The last byte is held back until
- * the client's body has ended and size and digest are right: whatever a provider does, it cannot complete a wrong file.
+ * Owns the check of an upload's size and digest. Entered from the worker that writes the file. The last byte is held
+ * back until the client's body has ended and size and digest are right: whatever a provider does, it cannot complete a
+ * wrong file.
  */
 #include "api/upload.h"
 
@@ -40,7 +41,8 @@ static int check_end(struct upload *upload)
 	for (unsigned i = 0; i < len; i++)
 		snprintf(hex + 2 * i, 3, "%02x", raw[i]);
 	if (upload->sha256 && strcmp(hex, upload->sha256) != 0)
-		return err_set(&upload->error, ERR_INVALID_REQUEST, "the body's digest is not the one that sha256 says");
+		return err_set(&upload->error, ERR_INVALID_REQUEST,
+			       "the body's digest is not the one that sha256 says");
 	upload->checked = true;
 	return 0;
 }

@@ -17,8 +17,8 @@ struct upload {
 	/* Where bytes come from: 0 with *ret_len 0 at the end, or an err code. */
 	int (*source)(void *arg, void *buf, size_t cap, size_t *ret_len);
 	void *arg;
-	uint64_t size;      /* as said by the client, or UPLOAD_SIZE_UNKNOWN */
-	uint64_t max;       /* most bytes accepted */
+	uint64_t size;	    /* as said by the client, or UPLOAD_SIZE_UNKNOWN */
+	uint64_t max;	    /* most bytes accepted */
 	const char *sha256; /* as said, 64 lower-case digits, or NULL */
 	/* private */
 	void *digest;

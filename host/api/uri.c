@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the way from a request target's bytes to strings: one decoder for path segments and query values. Pure; entered from
- * the loop threads. Must never let a NUL, a control byte or invalid UTF-8 through, nor shorten a value.
+ * Owns the way from a request target's bytes to strings: one decoder for path segments and query values. Pure; entered
+ * from the loop threads. Must never let a NUL, a control byte or invalid UTF-8 through, nor shorten a value.
  */
 #include "api/uri.h"
 

@@ -15,8 +15,8 @@
 
 enum uri_part { URI_PATH, URI_QUERY };
 
-/* Decodes one path segment or one query value into the arena. Refused, naming `field`: broken escapes, control bytes (NUL
- * included), invalid UTF-8, and in a path segment an encoded slash. In a query '+' is a space. */
+/* Decodes one path segment or one query value into the arena. Refused, naming `field`: broken escapes, control bytes
+ * (NUL included), invalid UTF-8, and in a path segment an encoded slash. In a query '+' is a space. */
 int uri_decode(struct arena *arena, const char *field, enum uri_part part, const char *ptr, size_t len,
 	       const char **ret, struct err *err);
 
@@ -28,8 +28,8 @@ struct uri_query {
 	} items[URI_QUERY_MAX];
 };
 
-/* `text` is what follows '?' (NULL or "" = nothing); `allowed` the accepted names, separated by spaces. Unknown, repeated and
- * nameless parameters are refused by name. A parameter without '=' has the value "". */
+/* `text` is what follows '?' (NULL or "" = nothing); `allowed` the accepted names, separated by spaces. Unknown,
+ * repeated and nameless parameters are refused by name. A parameter without '=' has the value "". */
 int uri_query_parse(struct arena *arena, const char *text, const char *allowed, struct uri_query *ret, struct err *err);
 const char *uri_query_get(const struct uri_query *query, const char *name); /* NULL when absent */
 /* Is `word` one of the space-separated words of `list`? */

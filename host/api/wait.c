@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the parking of requests on watch keys. Entered from workers (wait_for), from the notifying thread (fire) and from
- * whoever ends a wait early. The gate decides which of the two parties of one arming goes on with the request: the second
- * one to pass it. Must never block in fire, nor touch a request after it was parked.
+ * Owns the parking of requests on watch keys. Entered from workers (wait_for), from the notifying thread (fire) and
+ * from whoever ends a wait early. The gate decides which of the two parties of one arming goes on with the request: the
+ * second one to pass it. Must never block in fire, nor touch a request after it was parked.
  */
 #include "api/wait.h"
 

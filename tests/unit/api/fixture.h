@@ -27,16 +27,16 @@ struct fixture {
 	struct cond cond;
 	/* under lock */
 	unsigned blocked; /* handlers that wait in /block */
-	bool open;        /* the gate of /block */
-	bool paused;      /* the reader of /up waits */
-	uint64_t read;    /* bytes the reader of /up has taken */
-	int up_code;      /* how /up ended: 1 = not yet */
-	unsigned ups;     /* that have ended */
-	int down_code;    /* likewise of /down */
+	bool open;	  /* the gate of /block */
+	bool paused;	  /* the reader of /up waits */
+	uint64_t read;	  /* bytes the reader of /up has taken */
+	int up_code;	  /* how /up ended: 1 = not yet */
+	unsigned ups;	  /* that have ended */
+	int down_code;	  /* likewise of /down */
 	unsigned downs;
-	uint64_t downed;  /* bytes /down has written */
-	atomic_uint looks;     /* of /wait */
-	atomic_bool condition; /* what /wait waits for */
+	uint64_t downed;		/* bytes /down has written */
+	atomic_uint looks;		/* of /wait */
+	atomic_bool condition;		/* what /wait waits for */
 	atomic_uint_fast64_t available; /* bytes /follow may give */
 	atomic_bool ended;
 	atomic_uint pumps;
@@ -56,12 +56,12 @@ static inline bool fx_until(bool (*check)(void))
 	return ok;
 }
 
-#define FX_LOCKED(...)                     \
-	do {                               \
-		lock_take(&fx.lock);       \
-		__VA_ARGS__;               \
-		cond_wake_all(&fx.cond);   \
-		lock_drop(&fx.lock);       \
+#define FX_LOCKED(...)                                                                                                 \
+	do {                                                                                                           \
+		lock_take(&fx.lock);                                                                                   \
+		__VA_ARGS__;                                                                                           \
+		cond_wake_all(&fx.cond);                                                                               \
+		lock_drop(&fx.lock);                                                                                   \
 	} while (0)
 
 /* ---- handlers ---- */
@@ -273,12 +273,19 @@ static int get_follow(struct req *req, struct err *err)
 }
 
 static const struct route fx_routes[] = {
-	{.method = "GET", .pattern = "/inline", .flags = ROUTE_INLINE | ROUTE_HEAD | ROUTE_ALWAYS, .handler = get_inline},
+	{.method = "GET",
+	 .pattern = "/inline",
+	 .flags = ROUTE_INLINE | ROUTE_HEAD | ROUTE_ALWAYS,
+	 .handler = get_inline},
 	{.method = "GET", .pattern = "/items/:id", .scope = SCOPE_EXECUTION_READ, .query = "q", .handler = get_item},
 	{.method = "POST", .pattern = "/echo", .scope = SCOPE_FILE_WRITE, .body_max = 100000, .handler = post_echo},
 	{.method = "GET", .pattern = "/fail", .query = "code retry", .handler = get_fail},
 	{.method = "GET", .pattern = "/block", .handler = get_block},
-	{.method = "PUT", .pattern = "/up", .scope = SCOPE_FILE_WRITE, .flags = ROUTE_LONG | ROUTE_STREAM_IN, .query = "stop",
+	{.method = "PUT",
+	 .pattern = "/up",
+	 .scope = SCOPE_FILE_WRITE,
+	 .flags = ROUTE_LONG | ROUTE_STREAM_IN,
+	 .query = "stop",
 	 .handler = put_up},
 	{.method = "GET", .pattern = "/down", .flags = ROUTE_LONG, .query = "size cut", .handler = get_down},
 	{.method = "GET", .pattern = "/wait", .query = "wait", .handler = get_wait},

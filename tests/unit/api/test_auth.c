@@ -104,7 +104,8 @@ static void test_matrix(void **state)
 		const char *name = NULL;
 		int r = ask(cases[i].header, cases[i].scope, &name);
 
-		if (r != cases[i].code || (name == NULL) != (cases[i].name == NULL) || (name && strcmp(name, cases[i].name)))
+		if (r != cases[i].code || (name == NULL) != (cases[i].name == NULL) ||
+		    (name && strcmp(name, cases[i].name)))
 			fail_msg("case %zu: %s, %s", i, r ? err_word(r) : "ok", name ? name : "-");
 	}
 }

@@ -32,12 +32,16 @@ static void test_a_whole_request(void **state)
 	struct err err;
 
 	(void)state;
-	assert_int_equal(parse("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"session_id\":\"s\",\"workflow_id\":null,"
-			       "\"runtime\":{\"region\":\"eu\"},\"workspace_manifest_ref\":null,\"command\":{\"command_body\":\"echo \\u00e9\\n\","
-			       "\"cwd\":\"a/b\",\"env_ref\":\"e\",\"stdin_ref\":\"i\",\"artifact_paths\":[\"x\",\"y\"],\"timeout_seconds\":7,"
-			       "\"stdout_max_bytes\":5,\"keep_descendants\":true}}",
-			       &err),
-			 0);
+	assert_int_equal(
+		parse("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"session_id\":\"s\",\"workflow_id\":null,"
+		      "\"runtime\":{\"region\":\"eu\"},\"workspace_manifest_ref\":null,\"command\":{\"command_body\":"
+		      "\"echo \\u00e9\\n\","
+		      "\"cwd\":\"a/"
+		      "b\",\"env_ref\":\"e\",\"stdin_ref\":\"i\",\"artifact_paths\":[\"x\",\"y\"],\"timeout_seconds\":"
+		      "7,"
+		      "\"stdout_max_bytes\":5,\"keep_descendants\":true}}",
+		      &err),
+		0);
 	assert_string_equal(out.ident.workspace, "w");
 	assert_string_equal(out.ident.task, "t");
 	assert_string_equal(out.session_id, "s");
@@ -65,7 +69,8 @@ static void try_key(const char *where, const char *key, int code)
 
 		snprintf(member, sizeof(member), ",\"%s\":%s", key, values[i]);
 		snprintf(text, sizeof(text),
-			 "{\"workspace_id\":\"w\",\"task_id\":\"t\",\"runtime\":{\"region\":\"\"%s},\"command\":{\"command_body\":\"true\"%s}%s}",
+			 "{\"workspace_id\":\"w\",\"task_id\":\"t\",\"runtime\":{\"region\":\"\"%s},\"command\":{"
+			 "\"command_body\":\"true\"%s}%s}",
 			 *where == 'r' ? member : "", *where == 'c' ? member : "", *where == 't' ? member : "");
 
 		int r = parse(text, &err);
@@ -77,7 +82,8 @@ static void try_key(const char *where, const char *key, int code)
 
 static void test_C7_inline_fields_are_refused_by_presence(void **state)
 {
-	static const char *const both[] = {"args", "env", "script", "input_files", "content_base64", "script_content", "script_name"};
+	static const char *const both[] = {"args",	     "env",	   "script", "input_files", "content_base64",
+					   "script_content", "script_name"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(both) / sizeof(both[0]); i++) {
@@ -90,7 +96,8 @@ static void test_C7_inline_fields_are_refused_by_presence(void **state)
 
 static void test_C7_choices_and_unknown_keys_are_refused(void **state)
 {
-	static const char *const keys[] = {"image", "network", "isolation", "allowed", "locked", "unknown", "Command", "status"};
+	static const char *const keys[] = {"image",  "network", "isolation", "allowed",
+					   "locked", "unknown", "Command",   "status"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -109,10 +116,11 @@ static void test_manifest_is_not_ignored(void **state)
 	struct err err;
 
 	(void)state;
-	assert_int_equal(parse("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"workspace_manifest_ref\":{\"generation\":1},"
-			       "\"command\":{\"command_body\":\"true\"}}",
-			       &err),
-			 ERR_UNSUPPORTED);
+	assert_int_equal(
+		parse("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"workspace_manifest_ref\":{\"generation\":1},"
+		      "\"command\":{\"command_body\":\"true\"}}",
+		      &err),
+		ERR_UNSUPPORTED);
 }
 
 static void test_C14_bad_bytes_name_their_field(void **state)
@@ -123,14 +131,24 @@ static void test_C14_bad_bytes_name_their_field(void **state)
 		const char *field;
 	} cases[] = {
 #define CASE(text_, field_) {text_, sizeof(text_) - 1, field_}
-		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"tr\\u0000ue\"}}", "command_body"),
-		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"tr\0ue\"}}", "command_body"),
-		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"tr\xffue\"}}", "command_body"),
-		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\\u0000\",\"command\":{\"command_body\":\"true\"}}", "task_id"),
-		CASE("{\"workspace_id\":\"w\xc3\x28\",\"task_id\":\"t\",\"command\":{\"command_body\":\"true\"}}", "workspace_id"),
-		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"cwd\" : \"a\\u0000b\",\"command_body\":\"true\"}}", "cwd"),
-		CASE("{\"workspace_id\":\"w\",\n\"task_id\":\"t\",\n\"command\":{\"cwd\":\"a\nb\",\"command_body\":\"true\"}}", "cwd"),
-		CASE("{\"workspace_id\":\"../w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"true\"}}", "workspace_id"),
+		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"tr\\u0000ue\"}}",
+		     "command_body"),
+		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"tr\0ue\"}}",
+		     "command_body"),
+		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"tr\xffue\"}}",
+		     "command_body"),
+		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\\u0000\",\"command\":{\"command_body\":\"true\"}}",
+		     "task_id"),
+		CASE("{\"workspace_id\":\"w\xc3\x28\",\"task_id\":\"t\",\"command\":{\"command_body\":\"true\"}}",
+		     "workspace_id"),
+		CASE("{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"cwd\" : "
+		     "\"a\\u0000b\",\"command_body\":\"true\"}}",
+		     "cwd"),
+		CASE("{\"workspace_id\":\"w\",\n\"task_id\":\"t\",\n\"command\":{\"cwd\":\"a\nb\",\"command_body\":"
+		     "\"true\"}}",
+		     "cwd"),
+		CASE("{\"workspace_id\":\"../w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"true\"}}",
+		     "workspace_id"),
 		CASE("{\"workspace_id\":\"w\",\"task_id\":\"\",\"command\":{\"command_body\":\"true\"}}", "task_id"),
 	};
 
@@ -138,7 +156,8 @@ static void test_C14_bad_bytes_name_their_field(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct err err;
 
-		if (parse_bytes(cases[i].text, cases[i].len, &err) != ERR_INVALID_REQUEST || !strstr(err.msg, cases[i].field))
+		if (parse_bytes(cases[i].text, cases[i].len, &err) != ERR_INVALID_REQUEST ||
+		    !strstr(err.msg, cases[i].field))
 			fail_msg("case %zu: \"%s\"", i, err.msg);
 	}
 }
@@ -146,18 +165,29 @@ static void test_C14_bad_bytes_name_their_field(void **state)
 static void test_shapes_that_are_refused(void **state)
 {
 	static const char *const texts[] = {
-		"", "{", "[]", "null", "1", "\"x\"", "{}",
+		"",
+		"{",
+		"[]",
+		"null",
+		"1",
+		"\"x\"",
+		"{}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\"}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":null}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":[]}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{}}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":1}}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"timeout_seconds\":0}}",
-		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"timeout_seconds\":-1}}",
-		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"timeout_seconds\":\"5\"}}",
-		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"stdout_max_bytes\":-1}}",
-		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"keep_descendants\":1}}",
-		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"command_body\":\"b\"}}",
+		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"timeout_seconds\":-1}"
+		"}",
+		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"timeout_seconds\":"
+		"\"5\"}}",
+		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"stdout_max_bytes\":-1}"
+		"}",
+		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"keep_descendants\":1}"
+		"}",
+		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"command\":{\"command_body\":\"a\",\"command_body\":\"b\"}"
+		"}",
 		"{\"workspace_id\":\"w\",\"task_id\":\"t\",\"runtime\":\"eu\",\"command\":{\"command_body\":\"a\"}}",
 	};
 

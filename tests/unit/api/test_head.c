@@ -43,14 +43,16 @@ static void test_good_heads_are_read(void **state)
 	struct err err = {0};
 
 	(void)state;
-	assert_int_equal(judge((struct line[]){{"Host", "x"}, {"content-length", "12"}, {"RANGE", "bytes=0-1"}, {0}}, "HTTP/1.1", &head,
-			       &err),
+	assert_int_equal(judge((struct line[]){{"Host", "x"}, {"content-length", "12"}, {"RANGE", "bytes=0-1"}, {0}},
+			       "HTTP/1.1", &head, &err),
 			 0);
 	assert_int_equal(head.length, 12);
 	assert_false(head.chunked);
 	assert_string_equal(head.range, "bytes=0-1");
 	assert_true(head_has_body(&head));
-	assert_int_equal(judge((struct line[]){{"Host", "x"}, {"Transfer-Encoding", "Chunked"}, {0}}, "HTTP/1.1", &head, &err), 0);
+	assert_int_equal(
+		judge((struct line[]){{"Host", "x"}, {"Transfer-Encoding", "Chunked"}, {0}}, "HTTP/1.1", &head, &err),
+		0);
 	assert_true(head.chunked);
 	assert_int_equal(head.length, -1);
 	assert_int_equal(judge((struct line[]){{0}}, "HTTP/1.0", &head, &err), 0);
@@ -66,7 +68,9 @@ static void test_faults_are_refused(void **state)
 		{{{"Host", "x"}, {"Content-Length", "1"}, {"Content-Length", "1"}}, "HTTP/1.1", "twice"},
 		{{{"Host", "x"}, {"Content-Length", "1"}, {"Content-Length", "2"}}, "HTTP/1.1", "twice"},
 		{{{"Host", "x"}, {"Content-Length", "1"}, {"Transfer-Encoding", "chunked"}}, "HTTP/1.1", "exclude"},
-		{{{"Host", "x"}, {"Transfer-Encoding", "chunked"}, {"Transfer-Encoding", "chunked"}}, "HTTP/1.1", "twice"},
+		{{{"Host", "x"}, {"Transfer-Encoding", "chunked"}, {"Transfer-Encoding", "chunked"}},
+		 "HTTP/1.1",
+		 "twice"},
 		{{{"Host", "x"}, {"Transfer-Encoding", "gzip, chunked"}}, "HTTP/1.1", "chunked"},
 		{{{"Host", "x"}, {"Transfer-Encoding", ""}}, "HTTP/1.1", "chunked"},
 		{{{"Host", "x"}, {"Content-Length", "+1"}}, "HTTP/1.1", "number"},
@@ -118,8 +122,8 @@ static void test_only_one_authorization_counts(void **state)
 	struct err err = {0};
 
 	(void)state;
-	assert_int_equal(judge((struct line[]){{"Host", "x"}, {"Authorization", "a"}, {"authorization", "b"}, {0}}, "HTTP/1.1", &head,
-			       &err),
+	assert_int_equal(judge((struct line[]){{"Host", "x"}, {"Authorization", "a"}, {"authorization", "b"}, {0}},
+			       "HTTP/1.1", &head, &err),
 			 0);
 	assert_int_equal(head.authorizations, 2);
 }

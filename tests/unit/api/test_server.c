@@ -42,8 +42,10 @@ static void test_malformed_heads_are_refused_and_closed(void **state)
 		const char *head;
 		const char *word;
 	} cases[] = {
-		{"POST /echo HTTP/1.1\r\nHost: x\r\n" AUTH_ALL "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc", "twice"},
-		{"POST /echo HTTP/1.1\r\nHost: x\r\n" AUTH_ALL "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc", "twice"},
+		{"POST /echo HTTP/1.1\r\nHost: x\r\n" AUTH_ALL "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+		 "twice"},
+		{"POST /echo HTTP/1.1\r\nHost: x\r\n" AUTH_ALL "Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+		 "twice"},
 		{"POST /echo HTTP/1.1\r\nHost: x\r\n" AUTH_ALL
 		 "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
 		 "exclude"},
@@ -54,7 +56,8 @@ static void test_malformed_heads_are_refused_and_closed(void **state)
 		{"GET /inline HTTP/1.1\r\nHost: x\r\nX: a\177b\r\n\r\n", "control"},
 		{"GET /inline HTTP/1.1\r\nHost: x\nX: y\r\n\r\n", "CRLF"},
 		{"POST /echo HTTP/1.1\r\nHost: x\r\n" AUTH_ALL "Transfer-Encoding: gzip\r\n\r\n", "chunked"},
-		{"GET /inline HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", "exclude"},
+		{"GET /inline HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+		 "exclude"},
 	};
 
 	(void)state;
@@ -128,7 +131,8 @@ static void test_pipelined_requests_are_answered_in_order(void **state)
 {
 	(void)state;
 	open_client();
-	assert_true(client_say(&c, GET("/items/one", AUTH_ALL) GET("/inline", "") GET("/items/two", AUTH_ALL) GET("/nothing", "")));
+	assert_true(client_say(&c, GET("/items/one", AUTH_ALL) GET("/inline", "") GET("/items/two", AUTH_ALL)
+					   GET("/nothing", "")));
 	assert_true(client_answer(&c, &a));
 	check_says("one|");
 	assert_true(client_answer(&c, &a));
@@ -227,7 +231,8 @@ static void test_refused_before_the_body_is_read(void **state)
 	(void)state;
 	/* Small: dropped, and the connection goes on. */
 	open_client();
-	assert_true(client_say(&c, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello" GET("/inline", "")));
+	assert_true(
+		client_say(&c, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello" GET("/inline", "")));
 	assert_true(client_answer(&c, &a));
 	assert_int_equal(a.status, 401);
 	answer_free(&a);
@@ -244,7 +249,8 @@ static void test_refused_before_the_body_is_read(void **state)
 	client_close(&c);
 	/* The client waits for leave to send: it gets the final answer alone. */
 	open_client();
-	assert_true(client_say(&c, "PUT /up HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n"));
+	assert_true(client_say(
+		&c, "PUT /up HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n"));
 	assert_true(client_answer(&c, &a));
 	assert_int_equal(a.status, 401);
 	answer_free(&a);
@@ -303,14 +309,16 @@ static void test_bodies_where_none_belongs(void **state)
 {
 	(void)state;
 	open_client();
-	assert_true(client_say(&c, "DELETE /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" GET("/inline", "")));
+	assert_true(
+		client_say(&c, "DELETE /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" GET("/inline", "")));
 	assert_true(client_answer(&c, &a));
 	assert_int_equal(a.status, 400);
 	check_says("no body");
 	assert_true(client_answer(&c, &a));
 	check_says("inline");
 	client_close(&c);
-	assert_int_equal(ASK("GET /inline HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), 400);
+	assert_int_equal(
+		ASK("GET /inline HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), 400);
 	answer_free(&a);
 }
 
@@ -336,7 +344,9 @@ static void test_errors_say_no_internals(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(ASK("GET /fail?code=%s HTTP/1.1\r\nHost: x\r\nX-Request-Id: r%zu\r\n\r\n", cases[i].code, i), cases[i].status);
+		assert_int_equal(
+			ASK("GET /fail?code=%s HTTP/1.1\r\nHost: x\r\nX-Request-Id: r%zu\r\n\r\n", cases[i].code, i),
+			cases[i].status);
 		assert_null(strstr(a.body, "secret words"));
 		if (cases[i].status == 500)
 			assert_non_null(strstr(a.body, "\"request_id\":\"r"));

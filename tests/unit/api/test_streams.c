@@ -162,7 +162,8 @@ static void test_reader_that_stops_early_answers_at_once(void **state)
 {
 	(void)state;
 	open_client();
-	assert_true(client_say(&c, "PUT /up?stop=1000 HTTP/1.1\r\nHost: x\r\n" AUTH_ALL "Transfer-Encoding: chunked\r\n\r\n"));
+	assert_true(client_say(&c, "PUT /up?stop=1000 HTTP/1.1\r\nHost: x\r\n" AUTH_ALL
+				   "Transfer-Encoding: chunked\r\n\r\n"));
 	/* The client goes on until it hears; nobody ever reads the whole. */
 	for (size_t i = 0; i < 64; i++) {
 		if (!client_say(&c, "10000\r\n") || !client_send(&c, piece, sizeof(piece)) || !client_say(&c, "\r\n"))
@@ -259,7 +260,8 @@ static void test_downloads_keep_every_byte(void **state)
 		assert_true(client_say(&c, "GET /down?size=%zu HTTP/1.1\r\nHost: x\r\n\r\n", sizes[i]));
 		expect(200);
 		assert_true(a.complete);
-		assert_int_equal(strtoul(answer_header(&a, "Content-Length", value, sizeof(value)), NULL, 10), sizes[i]);
+		assert_int_equal(strtoul(answer_header(&a, "Content-Length", value, sizeof(value)), NULL, 10),
+				 sizes[i]);
 		check_pattern(0, sizes[i]);
 		answer_free(&a);
 	}

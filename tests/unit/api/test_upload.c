@@ -34,7 +34,8 @@ static int give(void *arg, void *buf, size_t cap, size_t *ret_len)
 }
 
 /* Reads as a provider would, `cap` bytes at a time; the number of bytes it got, and how it ended. */
-static size_t drain(const char *text, size_t piece, int end, size_t cap, uint64_t size, uint64_t max, const char *sha256, int *ret_code)
+static size_t drain(const char *text, size_t piece, int end, size_t cap, uint64_t size, uint64_t max,
+		    const char *sha256, int *ret_code)
 {
 	struct body body = {.text = text, .len = strlen(text), .piece = piece, .end = end};
 	struct upload upload = {.source = give, .arg = &body, .size = size, .max = max, .sha256 = sha256};
