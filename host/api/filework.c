@@ -61,6 +61,7 @@ int filework_begin(struct req *req, const struct file_place *place, int64_t last
 		.op_kind = "file",
 		.lasts_ms = bounded(lasts_ms, conf),
 		.only_live = !place->ensure,
+		.only_known = strcmp(req->method, "PUT") != 0, /* only a write makes a task */
 	};
 
 	*work = (struct filework){0};

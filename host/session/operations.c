@@ -106,10 +106,13 @@ static bool is_reachable(const struct binding *b)
 	return b->state == BINDING_LIVE || (b->state == BINDING_CAPTURING && b->cause == CAUSE_EXPIRED);
 }
 
+static int check_known(const struct row *row, struct err *err)
+{
+	return row->existed ? 0 : err_set(err, ERR_NOT_FOUND, "the task is not known");
+}
+
 static int check_only_live(const struct row *row, struct err *err)
 {
-	if (!row->existed)
-		return err_set(err, ERR_NOT_FOUND, "the task is not known");
 	if (!is_reachable(&row->b) || row->b.doom != CAUSE_NONE)
 		return err_set(err, ERR_SANDBOX_EXPIRED, "the task has no live session");
 	return 0;
@@ -139,7 +142,9 @@ static int decide(struct sessions *s, struct txn *txn, struct row *row, struct s
 	};
 	int r = 0;
 
-	if (begin->only_live)
+	if (begin->only_known || begin->only_live)
+		r = check_known(row, err);
+	if (r == 0 && begin->only_live)
 		r = check_only_live(row, err);
 	if (r == 0 && is_reachable(&row->b))
 		r = check_target(s, &row->b, err);

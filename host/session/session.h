@@ -80,6 +80,7 @@ struct session_begin {
 	const char *op_kind; /* "execution" | "file" */
 	int64_t lasts_ms;
 	bool only_live; /* do not provision and do not wait: ERR_SANDBOX_EXPIRED, or ERR_NOT_FOUND for a task never seen */
+	bool only_known; /* a task never seen is ERR_NOT_FOUND, and nothing is made for it */
 	/* out of the step */
 	enum begin_outcome outcome;
 	int64_t retry_at_ms; /* store time; 0 = only a change of the row helps */

@@ -162,6 +162,8 @@ def test_F4_uploads_that_misbehave(make):
 def test_files_of_unknown_and_expired_tasks(make):
     b = make(conf='lease: { idle = "200ms"; };\ngc: { interval = "100ms"; };').start()
     b.get_file("never", "x", ensure="false").expect_error(404, "not_found")
+    b.get_file("never", "x").expect_error(404, "not_found")
+    b.get("/sandbox/files", workspace_id="w", task_id="never", list=".").expect_error(404, "not_found")
     equal(b.mock.count("provision"), 0, "nothing was created")
     b.put_file("t", "f", b"x").expect(200)
     wait_for(lambda: not b.mock.sessions(), 10, "the idle lease to end")

@@ -90,7 +90,7 @@ def test_O5_errors_of_find_are_never_absence(make):
     b.start()
     for number, (code, word) in enumerate(expected):
         b.mock.faults(f"find code={code}")
-        answer = b.get("/sandbox/files", workspace_id="w", task_id=f"t{number}", path="x")
+        answer = b.put_file(f"t{number}", "x", b"x")
         equal(answer.json["error"], word, code)
         equal(b.mock.count("provision"), 0, f"creates after {code}")
     b.mock.faults()
@@ -203,7 +203,7 @@ def test_L7_session_that_never_gets_ready(make):
     record = b.run("t", "echo never")
     equal((record["status"], record["reason"]), ("failed", "image_pull"))
     wait_for(lambda: not b.mock.sessions(), 10, "the dead session to go")
-    answer = b.get("/sandbox/files", workspace_id="w", task_id="t2", path="x").expect_error(502, "provider_error")
+    answer = b.put_file("t2", "x", b"x").expect_error(502, "provider_error")
     equal(answer.json["details"]["reason"], "image_pull")
     b.mock.faults()
     settled(b)
