@@ -289,6 +289,84 @@ static void a_row_that_cannot_be_understood_is_refused(void **state)
 		assert_int_equal(binding_decode(arena, &ident, docs[i], strlen(docs[i]), &b, NULL), ERR_CORRUPT);
 }
 
+static void a_renewal_never_shortens_a_longer_idle_lease(void **state)
+{
+	struct binding_rules r = rules;
+	enum begin_outcome outcome;
+	int64_t lease;
+
+	(void)state;
+	r.active_ms = 1000;
+	row_live(arena, &b, NULL);
+	lease = b.lease_until_ms;
+	assert_int_equal(begin_at(T0 + 1, &r, "op-2", 0, &outcome), 0);
+	assert_true(binding_renew(&b, T0 + 2, &r, "op-2", HOST));
+	assert_int_equal(b.lease_until_ms, lease);
+}
+
+static void a_stray_that_turns_out_to_be_the_session_is_none_any_more(void **state)
+{
+	const struct binding_stray strays[] = {{"ref-1", ""}, {"ref-2", ""}};
+
+	(void)state;
+	row_provisioning(arena, &b, "op-1");
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(binding_add_stray(arena, &b, 10, &strays[i], NULL), 0);
+	assert_int_equal(binding_add_stray(arena, &b, 10, &strays[0], NULL), 0);
+	assert_int_equal(b.stray_count, 2);
+	assert_int_equal(binding_created(arena, &b, T0, 10, session_of("ref-1"), NULL), 0);
+	assert_int_equal(b.stray_count, 1);
+	assert_string_equal(b.strays[0].ref, "ref-2");
+	assert_int_equal(binding_add_stray(arena, &b, 10, &strays[0], NULL), 0);
+	assert_int_equal(b.stray_count, 1);
+}
+
+static void whatever_may_exist_keeps_a_failed_row_from_being_gone(void **state)
+{
+	struct err why = {0};
+
+	(void)state;
+	err_set(&why, ERR_PROVIDER, "it broke");
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_creating(&b, T0, 10, T0 + 5, NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, T0, &rules, 10, &why, NULL), 0);
+	assert_int_equal(b.state, BINDING_RELEASING);
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_retoken(arena, &b, T0, 10, "token-2", NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, T0, &rules, 10, &why, NULL), 0);
+	assert_int_equal(b.state, BINDING_RELEASING);
+	/* Certainly refused: nothing to look for. */
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_creating(&b, T0, 10, T0 + 5, NULL), 0);
+	assert_int_equal(binding_creating(&b, T0, 10, 0, NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, T0, &rules, 10, &why, NULL), 0);
+	assert_int_equal(b.state, BINDING_GONE);
+}
+
+static bool is_host_a(void *arg, const char *host)
+{
+	(void)arg;
+	return strcmp(host, HOST) == 0;
+}
+
+/* Only who is certainly dead is certain to send nothing any more. */
+static void a_takeover_waits_for_a_create_that_may_still_be_sent(void **state)
+{
+	struct binding_gc in = {.host = "host-b", .fence = 77, .dead = is_host_a};
+	bool changed = false;
+
+	(void)state;
+	for (int certain = 0; certain < 2; certain++) {
+		in.certain = certain;
+		row_provisioning(arena, &b, "op-1");
+		assert_int_equal(binding_creating(&b, T0, 10, T0 + 60000, NULL), 0);
+		assert_int_equal(binding_gc(&b, T0 + 1, &rules, &in, &changed), GC_TAKE_OVER);
+		assert_int_equal(b.create_until_ms, certain ? T0 + 1 : T0 + 60000);
+		assert_string_equal(b.owner, "host-b");
+		assert_int_equal(b.fence, 77);
+	}
+}
+
 static int make_arena(void **state)
 {
 	(void)state;
@@ -319,6 +397,10 @@ int main(void)
 		TEST(an_executions_operation_is_reaped_only_when_its_record_is_closed),
 		TEST(a_condemned_create_is_looked_for_until_it_can_no_longer_appear),
 		TEST(a_row_that_cannot_be_understood_is_refused),
+		TEST(a_renewal_never_shortens_a_longer_idle_lease),
+		TEST(a_stray_that_turns_out_to_be_the_session_is_none_any_more),
+		TEST(whatever_may_exist_keeps_a_failed_row_from_being_gone),
+		TEST(a_takeover_waits_for_a_create_that_may_still_be_sent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
