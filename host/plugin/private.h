@@ -118,6 +118,9 @@ struct call {
 	int64_t deadline_ns;
 	struct call_sink sink;
 	char request_id[64];
+#ifdef PLUGIN_GUARD_CALLS
+	sigset_t mask; /* of the thread when the operation began: masks differ from thread to thread */
+#endif
 	struct call *prev, *next;            /* target_state.inside */
 	bool stuck;                          /* under the target's lock */
 	const struct berth_identity *wanted; /* find, assign: what must come back */
