@@ -115,7 +115,7 @@ static int check_kinds(const struct conf *conf, struct err *err)
 	return 0;
 }
 
-static int check_target(const struct conf_target *target, struct err *err)
+int conf_check_target(const struct conf_target *target, struct err *err)
 {
 	if (!is_plain_word(target->provider, 63))
 		return err_set(err, ERR_CONFIG,
@@ -158,7 +158,7 @@ static int check_placement(const struct conf *conf, struct err *err)
 		return err_set(err, ERR_CONFIG,
 			       "%s: no target is configured: providers.d beside it holds no *.conf file", conf->file);
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
-		rc = check_target(&conf->targets[i], err);
+		rc = conf_check_target(&conf->targets[i], err);
 		for (size_t j = 0; !rc && j < i; j++)
 			rc = check_pair(conf, &conf->targets[j], &conf->targets[i], err);
 	}

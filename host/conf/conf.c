@@ -152,6 +152,25 @@ out:
 	return rc;
 }
 
+int conf_load_target(const char *path, struct conf **ret, struct err *err)
+{
+	struct conf *conf = calloc(1, sizeof(*conf));
+	struct err local = {0};
+	int rc = ERR_NOMEM;
+
+	if (!err)
+		err = &local;
+	if (!conf || !(conf->file = strdup(path)))
+		err_set(err, rc, "memory is out");
+	else if (!(rc = conf_apply_defaults(conf_options, conf, err)) && !(rc = read_provider_file(conf, path, err)))
+		rc = conf_check_target(&conf->targets[0], err);
+	if (rc)
+		conf_free(conf);
+	else
+		*ret = conf;
+	return rc;
+}
+
 static void free_rows(const struct option_row *rows, void *base)
 {
 	for (const struct option_row *row = rows; row->key; row++) {

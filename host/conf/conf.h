@@ -129,6 +129,8 @@ extern const struct option_row conf_target_options[]; /* of struct conf_target *
 /* Reads everything; `dev` also makes a token named "dev" with all scopes (loopback listeners only), its secret printed by
  * the caller. */
 int conf_load(const char *path, bool dev, struct conf **ret, struct err *err);
+/* One target's file alone, everything else at its default: for the conformance kit, which sets deployment and folders itself. */
+int conf_load_target(const char *path, struct conf **ret, struct err *err);
 void conf_free(struct conf *conf);
 /* The effective configuration in the file's own syntax, secrets masked. */
 void conf_dump(const struct conf *conf, struct buf *buf);

@@ -47,5 +47,6 @@ struct conf_target *conf_add_target(struct conf *conf, const char *file, struct 
 
 int conf_apply_environment(struct conf *conf, struct err *err);
 int conf_check(const struct conf *conf, bool dev, struct err *err);
+int conf_check_target(const struct conf_target *target, struct err *err);
 
 #endif
