@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host around the rules: one target from its file, opened through the host's registry, and closed again. Main thread. Must never
+ * touch a session of another deployment than its own.
+ */
+#include "kit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <libgen.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "core/ident.h"
+#include "plugin/loader.h"
+
+static int count_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	int count = 0;
+
+	if (!dir)
+		return -1;
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+int kit_count_fds(void)
+{
+	return count_entries("/proc/self/fd");
+}
+
+int kit_count_threads(void)
+{
+	return count_entries("/proc/self/task");
+}
+
+int64_t kit_ms(const struct kit *kit, int64_t ms)
+{
+	return ms * kit->opt->patience;
+}
+
+static void set(char **field, const char *text)
+{
+	free(*field);
+	*field = strdup(text);
+	if (!*field)
+		abort();
+}
+
+/* The folder and the stem of plugin.so, as the loader wants them. */
+static int split_plugin(const struct kit *kit, char dir[PATH_MAX], char name[64], struct err *err)
+{
+	char path[PATH_MAX], *base;
+	size_t len;
+
+	if (snprintf(path, sizeof(path), "%s", kit->opt->plugin) >= (int)sizeof(path) || !realpath(path, dir))
+		return err_set(err, ERR_CONFIG, "plugin %s: cannot be found: %s", kit->opt->plugin, strerror(errno));
+	base = strrchr(dir, '/');
+	*base++ = '\0';
+	len = strlen(base);
+	if (len < 4 || len > 66 || strcmp(base + len - 3, ".so"))
+		return err_set(err, ERR_CONFIG, "plugin %s: expected a file <name>.so", kit->opt->plugin);
+	snprintf(name, 64, "%.*s", (int)(len - 3), base);
+	return 0;
+}
+
+static int make_state_dir(struct kit *kit, struct err *err)
+{
+	const char *base = getenv("TMPDIR");
+
+	if (kit->opt->state) {
+		snprintf(kit->state_dir, sizeof(kit->state_dir), "%s", kit->opt->state);
+		return 0;
+	}
+	snprintf(kit->state_dir, sizeof(kit->state_dir), "%.200s/berth-conformance-XXXXXX", base ? base : "/tmp");
+	if (!mkdtemp(kit->state_dir))
+		return err_set(err, ERR_CONFIG, "%s: cannot be made: %s", kit->state_dir, strerror(errno));
+	kit->own_state_dir = true;
+	return 0;
+}
+
+static int load(struct kit *kit, struct err *err)
+{
+	char dir[PATH_MAX], name[64], self[PATH_MAX] = "";
+	int rc;
+
+	if ((rc = split_plugin(kit, dir, name, err)) || (rc = conf_load_target(kit->opt->config, &kit->conf, err)))
+		return rc;
+	if (strcmp(kit->conf->targets[0].provider, name))
+		return err_set(err, ERR_CONFIG, "%s: expected provider \"%s\" as the plugin's file, got \"%.60s\"",
+			       kit->opt->config, name, kit->conf->targets[0].provider);
+	set(&kit->conf->deployment, kit->opt->deployment);
+	set(&kit->conf->state_dir, kit->state_dir);
+	set(&kit->conf->plugin_dir, dir);
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return err_set(err, ERR_CONFIG, "/proc/self/exe: cannot be read: %s", strerror(errno));
+	set(&kit->conf->helper_dir, kit->opt->helpers ? kit->opt->helpers : dirname(self));
+	kit->conf->targets[0].required = true;
+	return 0;
+}
+
+int kit_open(struct kit *kit, const struct kit_options *opt, struct err *err)
+{
+	int rc;
+
+	kit->opt = opt;
+	kit->guard.cwd = -1;
+	ident_random(kit->tag, "", 12);
+	if ((rc = make_state_dir(kit, err)) || (rc = load(kit, err)))
+		return rc;
+	guard_take(&kit->guard);
+	kit->fds = kit_count_fds();
+	kit->threads = kit_count_threads();
+	rc = registry_open(kit->conf, "/proc/self/exe", &kit->registry, err);
+	if (rc)
+		return rc;
+	kit->target = kit->registry->targets[0];
+	kit->desc = kit->target->plugin->desc;
+	kit->capabilities = kit->target->capabilities;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	return remove(path);
+}
+
+bool kit_close(struct kit *kit)
+{
+	bool closed = !kit->stuck;
+
+	if (kit->target && closed)
+		session_drop_shared(kit);
+	if (closed)
+		registry_close(kit->registry, clock_after_ms(30000));
+	kit->registry = NULL;
+	kit->target = NULL;
+	if (kit->own_state_dir && closed)
+		nftw(kit->state_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return closed;
+}
+
+/* One page of what is there. 1: there may be more. */
+static int sweep_page(struct kit *kit, struct err *err)
+{
+	struct call *call = call_new(kit->target, clock_after_ms(kit_ms(kit, 60000)), NULL);
+	const struct berth_session_info *infos;
+	size_t count;
+	int rc;
+
+	if (!call)
+		abort();
+	rc = call_list(call, NULL, err);
+	infos = call_sessions(call, &count);
+	for (size_t i = 0; !rc && i < count; i++) {
+		struct session *session = calloc(1, sizeof(*session));
+
+		if (!session)
+			abort();
+		session_take(session, &infos[i]);
+		rc = session_release(kit, session, err);
+		free(session);
+	}
+	if (!rc)
+		rc = count && call_cursor(call) ? 1 : 0;
+	call_free(call);
+	return rc;
+}
+
+int kit_sweep(struct kit *kit, struct err *err)
+{
+	int rc = 1;
+
+	for (int i = 0; rc == 1 && i < 10000; i++)
+		rc = sweep_page(kit, err);
+	return rc;
+}

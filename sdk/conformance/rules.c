@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one table of rules, in the order in which they run. Constant. Adding a rule is adding a row; docs/writing-a-provider.md lists
+ * them and a test compares the two.
+ */
+#include "rules.h"
+
+#define C NEED_COMMANDS
+#define F NEED_FILES
+#define CF (NEED_COMMANDS | NEED_FILES)
+#define CAP(word) BERTH_CAP_##word
+
+const struct rule rules[] = {
+	{"honesty.check", 0, 0, "check answers OK for a target that is configured right.", rule_check},
+	{"honesty.declared", 0, 0, "A declared capability's operation does not answer UNSUPPORTED.", rule_declared},
+	{"honesty.undeclared", 0, 0, "The operations of a capability that this target does not declare answer UNSUPPORTED, also when a host calls them.", rule_undeclared},
+	{"honesty.isolation", 0, 0, "The isolation that open reports is the isolation that a session has.", rule_isolation},
+
+	{"lifecycle.find_none", 0, 0, "find of a task without session answers OK and emits nothing.", rule_find_none},
+	{"lifecycle.created", 0, 0, "provision calls created() exactly once, with a ref, before it returns OK; find sees the session from then on.", rule_created},
+	{"lifecycle.ready", 0, 0, "await_ready reports a ready session with an absolute workspace root, and does so again when asked again.", rule_ready},
+	{"lifecycle.agree", 0, 0, "find, inspect and list report one session once, with the same identity, intent and boot id.", rule_agree},
+	{"lifecycle.listed_exactly", 0, 0, "list reports identity and intent as they were given.", rule_listed_exactly},
+	{"lifecycle.identity_exact", 0, 0, "Tasks whose names differ in one character, in case or in length never get each other's session.", rule_identity_exact},
+	{"lifecycle.find_every", 0, 0, "find emits every session of a task, unless the provider refuses a second one as CONFLICT.", rule_find_every},
+	{"lifecycle.warm", 0, 0, "A session provisioned without identity is listed with its intent and without identity.", rule_warm},
+	{"lifecycle.assign", CAP(ASSIGN_TAGS), 0, "After assign every look-up reports the warm session with its task.", rule_assign},
+	{"lifecycle.list_complete", 0, 0, "list over all its pages holds each session exactly once.", rule_list_complete},
+	{"lifecycle.release", 0, 0, "After a release that answered OK the session is gone: inspect, find and list say so.", rule_release},
+	{"lifecycle.release_running", 0, C, "Releasing a session ends its running command's call, never with an exit.", rule_release_running},
+	{"lifecycle.not_found", 0, 0, "inspect of a session that is gone answers NOT_FOUND, or reports it dead.", rule_not_found},
+	{"lifecycle.not_found_certain", 0, 0, "Under a deadline that passes meanwhile, inspect never answers NOT_FOUND for a living session, nor find OK without it.", rule_not_found_certain},
+	{"lifecycle.lost", 0, 0, "await_ready of a session that is gone answers SESSION_LOST or NOT_FOUND.", rule_lost_session},
+
+	{"idempotence.one_create", 0, 0, "One provision makes one session.", rule_one_create},
+	{"idempotence.release", 0, 0, "Releasing a session again succeeds.", rule_release_twice},
+	{"idempotence.execute", 0, CF, "Concurrent and repeated executes of one execution id start the command once; the others answer CONFLICT.", rule_execute_once},
+	{"idempotence.attempt", 0, CF, "A later attempt of an execution id that has started is refused as CONFLICT.", rule_execute_attempt},
+
+	{"races.release", 0, 0, "Releases of one session from many threads all succeed.", rule_release_race},
+	{"races.tasks", 0, 0, "Many tasks at once are provisioned, found, made ready and released without mixing.", rule_race_tasks},
+	{"races.list", 0, 0, "list while others come and go holds the sessions that stay exactly once.", rule_race_list},
+	{"races.commands", 0, C, "Many commands at once in one session keep their outputs and endings apart.", rule_race_commands},
+
+	{"endings.exit", 0, C, "exit n is reported as exit n, 124 and 137 included.", rule_exit},
+	{"endings.script_forms", 0, C, "Heredocs, comments, missing newlines and exec end with their own exit status.", rule_script_forms},
+	{"endings.signal", 0, C, "A command killed by a signal is reported with that signal.", rule_signal_ending},
+	{"endings.timeout", 0, C, "A command past its timeout is reported as timeout, soon after it.", rule_timeout},
+	{"endings.timeout_tree", 0, C, "A timeout ends the whole tree, children in their own session and deaf to TERM included, before the call returns.", rule_timeout_tree},
+	{"endings.background", 0, C, "Children in the background neither delay the ending nor outlive it, and are counted.", rule_background},
+	{"endings.keep", 0, C, "With keep_descendants a child lives on, may write to its closed output, and is counted.", rule_keep},
+	{"endings.quiescent", 0, C, "A command that left nothing has no survivors, and a truthful duration.", rule_quiescent},
+	{"endings.started", 0, C, "started() is called at most once for a command.", rule_started},
+	{"endings.many", 0, C, "Short commands, one after another, never lose their output or their exit status.", rule_many},
+
+	{"output.bytes", 0, C, "All 256 byte values come through on both streams.", rule_output_bytes},
+	{"output.big", 0, C, "20 MB of output come complete and in order.", rule_output_big},
+	{"output.burst", 0, C, "The last bytes before an exit come, however many.", rule_output_burst},
+	{"output.both", 0, C, "Each stream keeps its own bytes in order.", rule_output_both},
+	{"output.silent", 0, C, "A silent command has no output.", rule_output_silent},
+	{"output.limit", 0, C, "Past the limit output is dropped, counted exactly, and does not stop the command.", rule_output_limit},
+	{"output.streams", 0, CF, "Output comes while the command runs.", rule_output_streams},
+	{"output.refused", 0, C, "execute ends when the host refuses its output.", rule_output_refused},
+
+	{"input.stdin_empty", 0, C, "Without standard input a command reads end of file at once.", rule_stdin_empty},
+	{"input.stdin_exact", 0, C, "Standard input arrives byte exact, and ends.", rule_stdin_exact},
+	{"input.stdin_unread", 0, C, "A command may leave its standard input unread.", rule_stdin_unread},
+	{"input.script_file", 0, C, "The script is run from a file, never passed as an argument.", rule_script_file},
+	{"input.script_big", 0, C, "A script of 1 MiB runs.", rule_script_big},
+	{"input.script_bytes", 0, C, "A script is bytes, not text.", rule_script_bytes},
+	{"input.env_exact", 0, C, "Values of the environment are byte exact and never evaluated.", rule_env_exact},
+	{"input.env_session", 0, C, "The environment given at provision is there, and the command's own overrides it.", rule_env_session},
+	{"input.env_clean", 0, C, "Nothing of the host's environment reaches a command.", rule_env_clean},
+	{"input.cwd", 0, C, "A command runs in its working directory, \".\" is the workspace root as reported.", rule_cwd},
+	{"input.cwd_refused", 0, C, "A working directory that is missing, a file or outside the root is refused as INVALID, reason cwd, before anything runs.", rule_cwd_refused},
+
+	{"files.exact", 0, F, "Files come back byte exact, empty ones and replaced ones too, and stat knows their size.", rule_file_exact},
+	{"files.shell", 0, CF, "Commands and file operations see the same files.", rule_file_shell},
+	{"files.owner", 0, CF, "Written files and the folders made for them belong to the commands' user.", rule_file_owner},
+	{"files.range", 0, F, "file_read honours offset and length, also past the end.", rule_file_range},
+	{"files.mode", 0, F, "The mode is kept, whatever the umask and the file before.", rule_file_mode},
+	{"files.names", 0, F, "Names with blanks, quotes, other alphabets, of 255 bytes and deep paths work.", rule_file_names},
+	{"files.list", 0, F, "file_list emits every entry once with its kind and size, below it when recursive.", rule_file_list},
+	{"files.remove", 0, F, "file_remove takes files, and folders with content only when recursive.", rule_file_remove},
+	{"files.move", 0, F, "file_move replaces its target and keeps bytes and mode.", rule_file_move},
+	{"files.missing", 0, F, "A missing path answers NOT_FOUND in every verb.", rule_file_missing},
+	{"files.lying", 0, F, "A source that is refused at its end, or is shorter than promised, leaves nothing visible and everything as it was.", rule_file_lying},
+	{"files.atomic", 0, F, "A reader sees the old file until the write has ended.", rule_file_atomic},
+	{"files.race", 0, F, "Readers beside writers see one whole version.", rule_file_race},
+	{"files.not_regular", 0, CF, "Reading a folder or a FIFO is refused as INVALID and never hangs.", rule_file_not_regular},
+	{"files.apart", 0, F, "A session does not see the files of another.", rule_sessions_apart},
+	{"files.escape_links", 0, CF, "A path through a link out of the root is refused as INVALID in every verb.", rule_escape_links},
+	{"files.escape_last", 0, CF, "A path that ends in a link out of the root does not reach what it points to.", rule_escape_last},
+	{"files.escape_dots", 0, F, "Paths with .., absolute, empty or not canonical are refused as INVALID.", rule_escape_dots},
+	{"files.escape_swapped", 0, CF, "A link that is swapped during the operation does not lead out of the root.", rule_escape_swapped},
+
+	{"bulk.import", CAP(BULK), F, "An archive's files arrive with bytes and modes.", rule_bulk_import},
+	{"bulk.round", CAP(BULK), F, "What is exported can be imported again, and holds what was asked for only.", rule_bulk_round},
+	{"bulk.missing", CAP(BULK), F, "Export of a missing path answers NOT_FOUND.", rule_bulk_missing},
+	{"bulk.whole", CAP(BULK), F, "Of an archive that breaks off no file becomes visible.", rule_bulk_whole},
+	{"bulk.escape", CAP(BULK), CF, "An archive with names out of the root is refused as INVALID.", rule_escape_tar},
+	{"bulk.escape_link", CAP(BULK), CF, "An archive that brings a link and a file through it reaches nothing outside.", rule_escape_tar_link},
+
+	{"changes.found", CAP(CHANGES), CF, "changes reports what is new, edited, replaced, of another mode or gone, and nothing else.", rule_changes_found},
+	{"changes.hidden", CAP(CHANGES), CF, "An edit that keeps size and modification time is found.", rule_changes_hidden},
+	{"changes.none", CAP(CHANGES), CF, "Where nothing changed, reading included, nothing is reported.", rule_changes_none},
+
+	{"cancel.stop", 0, C, "STOP ends the whole tree and reports cancelled, soon.", rule_cancel_stop},
+	{"cancel.flood", 0, C, "STOP is heard while output floods.", rule_cancel_flood},
+	{"cancel.detach", 0, CF, "DETACH returns within a second and leaves the command running.", rule_detach},
+	{"deadlines.execute", 0, C, "execute returns at its deadline without inventing an ending.", rule_deadline},
+	{"deadlines.others", 0, 0, "The other operations return at their deadlines.", rule_deadline_others},
+
+	{"reattach.running", CAP(REATTACH), CF, "reattach goes on from the offsets to the command's own ending, by its id alone.", rule_reattach_running},
+	{"reattach.ended", CAP(REATTACH), CF, "reattach to an ended command gives the bytes from the offsets and the same ending, again and again.", rule_reattach_ended},
+	{"reattach.signal", CAP(REATTACH), C, "reattach to an ended command gives the same ending when it was a signal.", rule_reattach_signal},
+	{"reattach.cancel", CAP(REATTACH), C, "STOP during a reattach ends the whole tree.", rule_reattach_cancel},
+	{"reattach.detach", CAP(REATTACH), CF, "A reattach may be detached and repeated.", rule_reattach_detach},
+	{"poison.late", CAP(REATTACH), CF, "After NOT_STARTED a late execute of that attempt starts nothing; the next attempt runs.", rule_poison},
+	{"poison.race", CAP(REATTACH), CF, "reattach against execute: either it started and is found, or it never starts.", rule_poison_race},
+	{"forget.mark", CAP(REATTACH), CF, "forget is idempotent, and the mark that the command started stays.", rule_forget},
+	{"forget.running", CAP(REATTACH), CF, "forget does no harm to a running command.", rule_forget_running},
+	{"signal.term", CAP(SIGNAL), CF, "TERM reaches the whole tree, which may end in its own way.", rule_signal_term},
+	{"signal.kill", CAP(SIGNAL), C, "KILL ends the whole tree and is reported as signal 9 or as cancelled.", rule_signal_kill},
+	{"signal.none", CAP(SIGNAL), C, "Signalling a command that does not run answers NOT_FOUND.", rule_signal_none},
+	{"renew.grows", CAP(RENEW), 0, "renew never moves the expiry back, and answers what inspect reports.", rule_renew},
+
+	{"leaks.descriptors", 0, 0, "Repetition leaves no descriptors behind.", rule_leak_descriptors},
+	{"leaks.threads", 0, 0, "Repetition leaves no threads behind.", rule_leak_threads},
+	{"leaks.memory", 0, 0, "Repetition leaves no memory behind.", rule_leak_memory},
+	{"honesty.process", 0, 0, "Working directory, umask, locale and signals of the process are as they were.", rule_process},
+	{"lifecycle.nothing_left", 0, 0, "At the end no session of the deployment is left.", rule_nothing_left},
+	{"leaks.close", 0, 0, "close leaves no thread and no descriptor behind.", NULL},
+	{0},
+};
