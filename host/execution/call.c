@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the provider calls of a command: execute, reattach, what they stream, and how a cancel, a lost hold or a stop reaches
- * them. The call runs on the worker's thread; stop and loss come from any. Never starts a command that is not wanted any
- * more, and never lets output fail it.
+ * Owns the provider calls of a command: execute, reattach, what they stream, and how a cancel, a lost hold or a stop
+ * reaches them. The call runs on the worker's thread; stop and loss come from any. Never starts a command that is not
+ * wanted any more, and never lets output fail it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -48,8 +48,9 @@ bool call_unwanted(struct run *run)
 	return unwanted;
 }
 
-/* False: the call must not be made. A reattach is made even for a command that is not wanted any more: it is what stops it. A
- * provider may refuse a call that is cancelled before it began, so the stop follows a moment later (*ret_late). */
+/* False: the call must not be made. A reattach is made even for a command that is not wanted any more: it is what stops
+ * it. A provider may refuse a call that is cancelled before it began, so the stop follows a moment later (*ret_late).
+ */
 static bool enter(struct run *run, struct call *call, bool reattach, bool *ret_late)
 {
 	struct executions *e = run->e;

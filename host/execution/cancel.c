@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the wish to end an execution early, from a caller or a teardown. Any thread enters. Whoever waits is ended here;
- * whoever runs is told, and its worker writes what became of it. Never writes an end over a command that may be running.
+ * whoever runs is told, and its worker writes what became of it. Never writes an end over a command that may be
+ * running.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns one command from `running` to its ending: inputs, execute, reattach until its outcome is known or cannot be. The worker
- * that owns the run enters, holding its session. Never starts a command twice: after a start that may have happened, only a
- * proof of the opposite leads to another.
+ * Owns one command from `running` to its ending: inputs, execute, reattach until its outcome is known or cannot be. The
+ * worker that owns the run enters, holding its session. Never starts a command twice: after a start that may have
+ * happened, only a proof of the opposite leads to another.
  */
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the acceptance of executions: rules, idempotency, record and message in one step, with claim, begin and started in it
- * when the runner has room and the session is there. Request threads enter. Never answers before the record is durable.
+ * Owns the acceptance of executions: rules, idempotency, record and message in one step, with claim, begin and started
+ * in it when the runner has room and the session is there. Request threads enter. Never answers before the record is
+ * durable.
  */
 #include <stdio.h>
 #include <string.h>
@@ -104,14 +105,17 @@ static int check_region(struct create_step *in, struct txn *txn, struct err *err
 		rc = binding_decode(txn_arena(txn), &in->in->ident, row.doc, row.doc_len, &b, err);
 	if (rc || !row.doc || b.state != BINDING_LIVE || strcmp(b.region, region) == 0)
 		return rc;
-	return err_set(err, ERR_REGION_CONFLICT, "the task's session is in region \"%s\", not \"%s\"", b.region, region);
+	return err_set(err, ERR_REGION_CONFLICT, "the task's session is in region \"%s\", not \"%s\"", b.region,
+		       region);
 }
 
 static int put_rows(struct create_step *in, struct txn *txn, struct err *err)
 {
 	const struct execution_create *req = in->in;
-	struct store_row index = {
-		.key = in->run->id, .group = req->ident.workspace, .doc = req->ident.task, .doc_len = strlen(req->ident.task)};
+	struct store_row index = {.key = in->run->id,
+				  .group = req->ident.workspace,
+				  .doc = req->ident.task,
+				  .doc_len = strlen(req->ident.task)};
 	struct store_row command = {
 		.key = in->run->id, .group = "", .doc = req->command_body, .doc_len = req->command_len};
 	int rc = txn_put(txn, STORE_EXECUTION_INDEX, &index, err);
@@ -123,8 +127,8 @@ static int put_rows(struct create_step *in, struct txn *txn, struct err *err)
 	return rc;
 }
 
-/* Faults of a begin that are the caller's, told at once; the store's own end the step; with any other the execution is queued and
- * the runner sees what comes of it. */
+/* Faults of a begin that are the caller's, told at once; the store's own end the step; with any other the execution is
+ * queued and the runner sees what comes of it. */
 static bool refuses_create(int code)
 {
 	return code == ERR_REGION_CONFLICT || code == ERR_SESSION_LIFE || code == ERR_NO_TARGET || code == ERR_STORE ||

@@ -8,8 +8,8 @@
 #include "core/arena.h"
 #include "core/err.h"
 
-/* Pairs point into `text`; the array is in the arena. A pair may end in a NUL or in the end of the text. ERR_INVALID_REQUEST, reason
- * env_ref, names the pair by its number and never shows a value. */
+/* Pairs point into `text`; the array is in the arena. A pair may end in a NUL or in the end of the text.
+ * ERR_INVALID_REQUEST, reason env_ref, names the pair by its number and never shows a value. */
 int env_parse(struct arena *arena, const char *text, size_t len, struct berth_pair **ret, size_t *ret_count,
 	      struct err *err);
 

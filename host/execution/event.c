@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the JSON of events, messages and dead letters. Pure functions, any thread. Never puts a body, an output or a private
- * part into one.
+ * Owns the JSON of events, messages and dead letters. Pure functions, any thread. Never puts a body, an output or a
+ * private part into one.
  */
 #include "execution/event.h"
 
@@ -25,9 +25,9 @@ struct event {
 	struct event_data data;
 };
 
-#define FIELD(owner, member, key, kind, bits) \
-	{                                     \
-		.name = (key), .type = (kind), .flags = (bits), .off = offsetof(struct owner, member) \
+#define FIELD(owner, member, key, kind, bits)                                                                          \
+	{                                                                                                              \
+		.name = (key), .type = (kind), .flags = (bits), .off = offsetof(struct owner, member)                  \
 	}
 
 static const struct json_field data_fields[] = {
@@ -76,18 +76,19 @@ int event_render(const struct record *r, enum record_event event, const char *ev
 		.datacontenttype = "application/json",
 		.subject = r->id,
 		.correlationid = r->id,
-		.data = {
-			.execution_id = r->id,
-			.status = record_status_word(r->status),
-			.workspace_id = r->workspace_id,
-			.task_id = r->task_id,
-			.reason = r->reason,
-			.revision = r->revision,
-			.attempt = r->attempt,
-			.output_refs = r->output_refs,
-			.output_ref_count = r->output_ref_count,
-			.output_refs_shown = (int64_t)r->output_ref_count,
-		},
+		.data =
+			{
+				.execution_id = r->id,
+				.status = record_status_word(r->status),
+				.workspace_id = r->workspace_id,
+				.task_id = r->task_id,
+				.reason = r->reason,
+				.revision = r->revision,
+				.attempt = r->attempt,
+				.output_refs = r->output_refs,
+				.output_ref_count = r->output_ref_count,
+				.output_refs_shown = (int64_t)r->output_ref_count,
+			},
 	};
 
 	snprintf(type, sizeof(type), EVENT_TYPE_PREFIX "%s", record_event_word(event));
@@ -143,15 +144,13 @@ struct dead_letter {
 };
 
 static const struct json_field dead_fields[] = {
-	FIELD(dead_letter, reason, "reason", JSON_STR, 0),
-	FIELD(dead_letter, subject, "subject", JSON_STR, 0),
-	FIELD(dead_letter, seq, "seq", JSON_I64, 0),
-	FIELD(dead_letter, size, "size", JSON_I64, 0),
-	FIELD(dead_letter, event, "event", JSON_STR, 0),
-	{0},
+	FIELD(dead_letter, reason, "reason", JSON_STR, 0), FIELD(dead_letter, subject, "subject", JSON_STR, 0),
+	FIELD(dead_letter, seq, "seq", JSON_I64, 0),	   FIELD(dead_letter, size, "size", JSON_I64, 0),
+	FIELD(dead_letter, event, "event", JSON_STR, 0),   {0},
 };
 
-int event_render_dead(const char *reason, const char *subject, uint64_t seq, const char *doc, size_t len, struct buf *buf)
+int event_render_dead(const char *reason, const char *subject, uint64_t seq, const char *doc, size_t len,
+		      struct buf *buf)
 {
 	bool text = len <= EVENT_MESSAGE_MAX && ident_utf8_valid(doc, len) && !memchr(doc, '\0', len);
 	struct dead_letter dead = {

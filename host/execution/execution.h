@@ -2,7 +2,8 @@
 /*
  * Executions: durable records, the queue, the runner, spool and outputs. Knows sessions; never HTTP.
  *
- * A record changes only by events of the transition table (transition.c); record, event and message are written in one step.
+ * A record changes only by events of the transition table (transition.c); record, event and message are written in one
+ * step.
  */
 #ifndef EXECUTION_EXECUTION_H
 #define EXECUTION_EXECUTION_H
@@ -34,7 +35,8 @@ int executions_start(struct executions *e, struct err *err);
 void executions_stop(struct executions *e, int64_t deadline_ns);
 void executions_free(struct executions *e);
 
-/* A create request, checked for shape by the API layer; the rest is checked here (ERR_INVALID_REQUEST names the field). */
+/* A create request, checked for shape by the API layer; the rest is checked here (ERR_INVALID_REQUEST names the field).
+ */
 struct execution_create {
 	struct ident ident;
 	const char *session_id, *workflow_id; /* opaque labels or NULL */
@@ -44,15 +46,16 @@ struct execution_create {
 	const char *cwd, *env_ref, *stdin_ref, *command_path;
 	const char **artifact_paths;
 	size_t artifact_count;
-	int64_t timeout_seconds; /* 0 = default */
+	int64_t timeout_seconds;	/* 0 = default */
 	int64_t stdout_max, stderr_max; /* -1 = operator's limit */
 	bool keep_descendants;
 	const char *idempotency_key; /* or NULL */
 	char body_sha256[65];
 };
 
-/* Stores the record (durable when it returns 0) and starts or queues it. ret_id gets the id; *ret_replayed: the idempotency key
- * answered with an earlier record. ERR_QUEUE_FULL, ERR_NO_TARGET, ERR_CONFLICT (key reused with another body). */
+/* Stores the record (durable when it returns 0) and starts or queues it. ret_id gets the id; *ret_replayed: the
+ * idempotency key answered with an earlier record. ERR_QUEUE_FULL, ERR_NO_TARGET, ERR_CONFLICT (key reused with another
+ * body). */
 int execution_create(struct executions *e, const struct execution_create *in, char ret_id[IDENT_ID_MAX + 1],
 		     bool *ret_replayed, struct err *err);
 
@@ -66,9 +69,10 @@ struct execution_head {
 	bool terminal;
 };
 int execution_head(struct executions *e, const char *id, struct execution_head *ret, struct err *err);
-/* The public record as JSON. preview > 0 adds `preview` with at most that many bytes (<= 64 KiB) of head and tail of each stream. */
-int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf, struct execution_head *ret_head,
-		     struct err *err);
+/* The public record as JSON. preview > 0 adds `preview` with at most that many bytes (<= 64 KiB) of head and tail of
+ * each stream. */
+int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf,
+		     struct execution_head *ret_head, struct err *err);
 /* Items of a list, newest first: records without command_body. status NULL = any. workspace required, task may be NULL.
  * *ret_next is malloc'ed or NULL. */
 int execution_list(struct executions *e, const char *workspace, const char *task, const char *status, const char *after,
@@ -76,9 +80,9 @@ int execution_list(struct executions *e, const char *workspace, const char *task
 /* Watch key of a record: changes of it notify this key. "exec:<id>" into ret. */
 void execution_watch_key(const char *id, char ret_key[64]);
 
-/* Output, live or stored. Reads up to cap bytes at offset. *ret_len = 0 and *ret_end = false: nothing yet, wait on the watch key
- * "out:<id>"; *ret_end = true: no byte will ever come at or after offset + *ret_len. Bytes are stable: the same offset gives the same bytes for
- * the life of the record. stream: 1 stdout, 2 stderr. */
+/* Output, live or stored. Reads up to cap bytes at offset. *ret_len = 0 and *ret_end = false: nothing yet, wait on the
+ * watch key "out:<id>"; *ret_end = true: no byte will ever come at or after offset + *ret_len. Bytes are stable: the
+ * same offset gives the same bytes for the life of the record. stream: 1 stdout, 2 stderr. */
 struct output_reader;
 int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err);
 int output_read(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len, bool *ret_end,

@@ -3,8 +3,8 @@
  * What the files of this layer share. The central object is struct run: one open execution as this process knows it.
  *
  * Ownership of a run: at each moment it is READY (in its task's line), PARKED (waits for a notice or a timer, holds no
- * thread) or OWNED by exactly one thread: who creates it, the worker that runs it, who cancels or expires it. State, line
- * and the fields named below are guarded by executions.lock; everything else belongs to the owner.
+ * thread) or OWNED by exactly one thread: who creates it, the worker that runs it, who cancels or expires it. State,
+ * line and the fields named below are guarded by executions.lock; everything else belongs to the owner.
  */
 #ifndef EXECUTION_PRIVATE_H
 #define EXECUTION_PRIVATE_H
@@ -29,10 +29,10 @@ enum run_wait { WAIT_NOTHING, WAIT_SESSION, WAIT_CAPACITY, WAIT_RATE, WAIT_BUSY,
 /* The runs of one task. Under executions.lock. */
 struct run_task {
 	char key[IDENT_KEY_MAX + 1];
-	struct run *first, *last; /* ready, in order */
-	unsigned open;            /* runs in all */
-	unsigned taken;           /* that count for the task's concurrency */
-	unsigned waiting;         /* ready or parked, not taken to a session yet */
+	struct run *first, *last;     /* ready, in order */
+	unsigned open;		      /* runs in all */
+	unsigned taken;		      /* that count for the task's concurrency */
+	unsigned waiting;	      /* ready or parked, not taken to a session yet */
 	struct run_task *next, *prev; /* of the ring of tasks that could go on now */
 	bool in_ring;
 };
@@ -60,9 +60,9 @@ struct run_plan {
 /* What the store says of an execution, as its owner last read it. */
 struct run_facts {
 	int64_t attempt, sent_attempt;
-	int64_t lasts_ms;         /* timeout and grace; 0: nothing was read yet */
+	int64_t lasts_ms; /* timeout and grace; 0: nothing was read yet */
 	int64_t queue_expires_ms;
-	int64_t expires_ms;       /* of the command, store time */
+	int64_t expires_ms; /* of the command, store time */
 	int64_t incarnation;
 	char region[IDENT_PART_MAX + 1];
 	bool cancel;
@@ -82,16 +82,16 @@ struct run {
 	enum run_state state;
 	struct run_task *task;
 	struct run *next, *prev; /* of the task's line */
-	bool woken;              /* a notice or timer came while it was owned */
-	bool slot;               /* counts as busy */
-	bool taken;              /* counts for the task's concurrency */
-	bool cancel;             /* asked for; reason below */
+	bool woken;		 /* a notice or timer came while it was owned */
+	bool slot;		 /* counts as busy */
+	bool taken;		 /* counts for the task's concurrency */
+	bool cancel;		 /* asked for; reason below */
 	char cancel_reason[REASON_MAX + 1];
 	char lost[REASON_MAX + 1]; /* why the hold was lost, or "" */
-	struct call *call;         /* the provider call to cancel */
-	bool has_session;          /* its record is running */
-	bool unsure;               /* a former process left it running: only its worker can tell what runs */
-	bool claimed;              /* its claim is to be renewed */
+	struct call *call;	   /* the provider call to cancel */
+	bool has_session;	   /* its record is running */
+	bool unsure;		   /* a former process left it running: only its worker can tell what runs */
+	bool claimed;		   /* its claim is to be renewed */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
 
 	/* The owner's. */
@@ -101,14 +101,14 @@ struct run {
 	struct session_hold *hold;
 	struct run_plan plan; /* arena NULL: not loaded */
 	struct run_facts facts;
-	enum run_wait wait;   /* what it last waited for */
-	bool waited;    /* waited for a provisioning at least once */
-	bool started;   /* the record is running under this attempt */
-	bool resume;    /* a former attempt may have started the command: reattach first */
-	bool touched;   /* the provider gave a sign of the command */
-	bool ran;       /* the command may have run: outputs are stored */
+	enum run_wait wait;		   /* what it last waited for */
+	bool waited;			   /* waited for a provisioning at least once */
+	bool started;			   /* the record is running under this attempt */
+	bool resume;			   /* a former attempt may have started the command: reattach first */
+	bool touched;			   /* the provider gave a sign of the command */
+	bool ran;			   /* the command may have run: outputs are stored */
 	char handle[BERTH_HANDLE_MAX + 1]; /* as the provider gave it */
-	int64_t first_try_ns; /* of the provider call that is tried again */
+	int64_t first_try_ns;		   /* of the provider call that is tried again */
 	unsigned tries;
 	struct err wait_err;
 	struct record_lost lost_ranges[RUN_LOST_MAX];
@@ -126,18 +126,18 @@ struct executions {
 	struct map *runs;    /* id -> run */
 	struct map *tasks;   /* key -> run_task */
 	struct run_task *ring;
-	unsigned busy;       /* runs that workers have */
-	unsigned waiting;    /* ready or parked runs */
+	unsigned busy;	  /* runs that workers have */
+	unsigned waiting; /* ready or parked runs */
 	unsigned parked;
-	unsigned armed;      /* waiters that the watch has or is firing */
-	uint64_t defects;    /* illegal transitions that were tried */
+	unsigned armed;	  /* waiters that the watch has or is firing */
+	uint64_t defects; /* illegal transitions that were tried */
 	bool started, stopping;
-	bool detaching;      /* running commands are left alone from now on */
-	bool stopped;        /* executions_stop is through; the main thread's */
-	bool give_up;        /* the time to stop is over: no more tries */
-	bool reconciled;     /* every open record was looked for once */
-	uint64_t last_seq;   /* of the request stream, as read */
-	_Atomic bool dead;   /* freed without a stop: nothing is written any more, as if the process had died */
+	bool detaching;	   /* running commands are left alone from now on */
+	bool stopped;	   /* executions_stop is through; the main thread's */
+	bool give_up;	   /* the time to stop is over: no more tries */
+	bool reconciled;   /* every open record was looked for once */
+	uint64_t last_seq; /* of the request stream, as read */
+	_Atomic bool dead; /* freed without a stop: nothing is written any more, as if the process had died */
 };
 
 /* What a worker does with a run after working on it. */
@@ -149,7 +149,8 @@ enum next {
 };
 
 /* ---- queue.c: lines, ring, slots ---- */
-/* A new run, OWNED. `room`: with a slot and taken, when the runner has room and nothing of the task is before it; *ret_room tells. */
+/* A new run, OWNED. `room`: with a slot and taken, when the runner has room and nothing of the task is before it;
+ * *ret_room tells. */
 int queue_add(struct executions *e, const struct ident *ident, const char *id, bool limited, bool *ret_room,
 	      struct run **ret, struct err *err);
 /* OWNED -> READY. The owner has no claim to it any more. */
@@ -233,15 +234,15 @@ void call_stop_locked(struct run *run, uint32_t state);
 bool call_unwanted(struct run *run);
 
 enum verdict {
-	VERDICT_ENDED,       /* there is an ending */
+	VERDICT_ENDED,	     /* there is an ending */
 	VERDICT_REFUSED,     /* nothing ran and nothing will */
-	VERDICT_AGAIN,       /* nothing ran; the same call may work later */
+	VERDICT_AGAIN,	     /* nothing ran; the same call may work later */
 	VERDICT_REATTACH,    /* it may have run: ask for it, now or later */
-	VERDICT_DOUBT,       /* the provider was asked for it and does not know */
+	VERDICT_DOUBT,	     /* the provider was asked for it and does not know */
 	VERDICT_NOT_STARTED, /* certainly not, and no former attempt will */
-	VERDICT_LOST,        /* the session is gone */
+	VERDICT_LOST,	     /* the session is gone */
 	VERDICT_DETACHED,
-	VERDICT_GIVE_UP,     /* it may have run and cannot be asked for */
+	VERDICT_GIVE_UP, /* it may have run and cannot be asked for */
 };
 /* reattach: which call answered. touched: the provider gave a sign of the command. Pure. */
 enum verdict verdict_of(int code, uint32_t ending_kind, bool reattach, bool touched);
@@ -259,8 +260,8 @@ struct inputs {
 };
 void inputs_init(struct inputs *in);
 void inputs_fini(struct inputs *in);
-/* Reads the files of the session that the command names. 0, or an error to judge as a provider call's; ERR_INVALID_REQUEST with
- * reason env_ref or stdin_ref: the file is at fault. */
+/* Reads the files of the session that the command names. 0, or an error to judge as a provider call's;
+ * ERR_INVALID_REQUEST with reason env_ref or stdin_ref: the file is at fault. */
 int inputs_load(struct run *run, struct inputs *in, struct err *err);
 
 /* ---- finish.c: the terminal step ---- */
@@ -275,10 +276,10 @@ struct finish {
 };
 /* Writes it (as long as it takes) and gives the hold back. NEXT_DONE, or NEXT_LEAVE when the process stops first. */
 enum next finish_run(struct run *run, const struct finish *finish);
-enum next finish_cancelled(struct run *run);                        /* nothing has started */
-enum next finish_failed(struct run *run, const struct err *why);    /* nothing has started */
-enum next finish_expired(struct run *run);                          /* queue_expires_at passed */
-void finish_hand_back(struct run *run);                             /* stop: the claim is free, the hold detached */
+enum next finish_cancelled(struct run *run);			 /* nothing has started */
+enum next finish_failed(struct run *run, const struct err *why); /* nothing has started */
+enum next finish_expired(struct run *run);			 /* queue_expires_at passed */
+void finish_hand_back(struct run *run);				 /* stop: the claim is free, the hold detached */
 
 /* ---- recover.c, sweep.c: hooks and the request stream ---- */
 /* Reads the request stream from where it stopped: garbage to the dead letters, the rest to the line. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the end of an execution: outputs stored first, then record, event, message, claim and the session's operation in one
- * step, then the waiters. The run's owner enters. Never tells an end that is not durable, and never gives up on one while the
- * process may go on.
+ * Owns the end of an execution: outputs stored first, then record, event, message, claim and the session's operation in
+ * one step, then the waiters. The run's owner enters. Never tells an end that is not durable, and never gives up on one
+ * while the process may go on.
  */
 #include <stdio.h>
 #include <string.h>
@@ -156,9 +156,10 @@ static void set_result(struct finish_step *f)
 		.stderr_truncated = dropped[1] > 0,
 		.stdout_dropped = dropped[0],
 		.stderr_dropped = dropped[1],
-		.truncated_reason = f->sums[0].cut_by ? f->sums[0].cut_by
-				    : f->sums[1].cut_by ? f->sums[1].cut_by
-				    : dropped[0] || dropped[1] ? "limit" : NULL,
+		.truncated_reason = f->sums[0].cut_by	       ? f->sums[0].cut_by
+				    : f->sums[1].cut_by	       ? f->sums[1].cut_by
+				    : dropped[0] || dropped[1] ? "limit"
+							       : NULL,
 		.exit_code = exit_code_of(in->ending),
 		.execution_time_ms = in->duration_ms,
 	};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the files of a session that a command names as its environment and its standard input. The worker that owns the run
- * enters, before the command starts: a target that serves one call at a time could not read a file under a running command.
- * Never evaluates anything, and never keeps standard input in memory.
+ * Owns the files of a session that a command names as its environment and its standard input. The worker that owns the
+ * run enters, before the command starts: a target that serves one call at a time could not read a file under a running
+ * command. Never evaluates anything, and never keeps standard input in memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +70,8 @@ static int load_env(struct run *run, struct inputs *in, struct err *err)
 	in->arena = arena_new((LIMIT_ENV_PAIRS + 2) * sizeof(struct berth_pair));
 	if (!in->arena)
 		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "no memory for an environment");
-	return env_parse(in->arena, in->env_text.ptr ? in->env_text.ptr : "", in->env_text.len, &in->env, &in->env_count,
-			 err);
+	return env_parse(in->arena, in->env_text.ptr ? in->env_text.ptr : "", in->env_text.len, &in->env,
+			 &in->env_count, err);
 }
 
 struct stdin_sink {
@@ -110,7 +110,8 @@ static int open_nameless(const char *dir, struct err *err)
 	snprintf(path, sizeof(path), "%s/stdin-XXXXXX", dir);
 	fd = mkostemp(path, O_CLOEXEC);
 	if (fd < 0)
-		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "stdin_ref: cannot stage it on this host (errno %d)", errno);
+		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "stdin_ref: cannot stage it on this host (errno %d)",
+			       errno);
 	unlink(path);
 	return fd;
 }
@@ -134,7 +135,8 @@ static int load_stdin(struct run *run, struct inputs *in, struct err *err)
 	if (rc)
 		return judge(rc, "stdin_ref", path, err);
 	if (lseek(to.fd, 0, SEEK_SET) != 0)
-		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "stdin_ref: cannot read what was staged (errno %d)", errno);
+		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "stdin_ref: cannot read what was staged (errno %d)",
+			       errno);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns reading outputs: from the spool while the command is open in this process, else from the store. Request threads enter.
- * Never shows a byte at an offset and another one there later.
+ * Owns reading outputs: from the spool while the command is open in this process, else from the store. Request threads
+ * enter. Never shows a byte at an offset and another one there later.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns what a command is: its body and options, from the request that was just stored or from the store. The run's owner
- * enters. Keeps a body in memory only for a run that is about to use it.
+ * Owns what a command is: its body and options, from the request that was just stored or from the store. The run's
+ * owner enters. Keeps a body in memory only for a run that is about to use it.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns what readers see of executions: one record, previews, lists. Request threads enter; everything comes from the store.
- * Never shows hidden fields, and never changes anything.
+ * Owns what readers see of executions: one record, previews, lists. Request threads enter; everything comes from the
+ * store. Never shows hidden fields, and never changes anything.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,7 +101,8 @@ static int put_piece(struct output_reader *reader, const char *name, uint64_t of
 }
 
 /* {"head": …, "tail": …, "bytes": now, "omitted_bytes": between them, "lossy": bytes were not UTF-8} */
-static int put_stream(struct executions *e, const char *id, unsigned stream, size_t preview, struct buf *buf, struct err *err)
+static int put_stream(struct executions *e, const char *id, unsigned stream, size_t preview, struct buf *buf,
+		      struct err *err)
 {
 	struct output_reader *reader;
 	uint64_t size;
@@ -144,8 +145,8 @@ static int put_preview(struct executions *e, const char *id, size_t preview, str
 	return rc;
 }
 
-int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf, struct execution_head *ret_head,
-		     struct err *err)
+int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf,
+		     struct execution_head *ret_head, struct err *err)
 {
 	struct one one = {.id = id, .buf = buf, .start = buf->len};
 	int rc = check_id(id, err);
@@ -206,15 +207,16 @@ static int list_item(struct list *list, struct txn *txn, const char *id, struct 
 static int list_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct list *list = arg;
-	const size_t count = list->page_count, seen = list->page_seen; /* as before this page, should the step run again */
+	const size_t count = list->page_count,
+		     seen = list->page_seen; /* as before this page, should the step run again */
 	char group[IDENT_KEY_MAX + 2];
 	int rc;
 
 	list->id_count = 0;
 	list->buf->len = list->start;
 	snprintf(group, sizeof(group), "%s%s%s", list->workspace, list->task ? "/" : "", list->task ? list->task : "");
-	rc = txn_scan(txn, list->task ? STORE_EXECUTION : STORE_EXECUTION_INDEX, group, list->page_after, true, SCAN_PAGE,
-		      list_candidate, list, err);
+	rc = txn_scan(txn, list->task ? STORE_EXECUTION : STORE_EXECUTION_INDEX, group, list->page_after, true,
+		      SCAN_PAGE, list_candidate, list, err);
 	list->count = count;
 	list->seen = seen;
 	list->more = false;
@@ -260,7 +262,8 @@ int execution_list(struct executions *e, const char *workspace, const char *task
 	list->limit = limit == 0 ? LIMIT_PAGE_DEFAULT : limit < LIMIT_PAGE ? limit : LIMIT_PAGE;
 	list->status = status ? record_status_parse(status) : RECORD_NONE;
 	if (status && list->status == RECORD_NONE)
-		rc = err_set(err, ERR_INVALID_REQUEST, "status: is none of queued, claimed, running, completed, failed, cancelled");
+		rc = err_set(err, ERR_INVALID_REQUEST,
+			     "status: is none of queued, claimed, running, completed, failed, cancelled");
 	if (rc == 0 && after && *after && !record_id_valid(after))
 		rc = err_set(err, ERR_INVALID_REQUEST, "cursor: is not one of this list");
 	if (rc == 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns who runs next: the runs of this process, a line per task, a ring of the tasks that could go on, and the runner's slots.
- * Any thread enters, under executions.lock; notices and timers enter by queue_fire. Never calls a provider or the store, and
- * never lets one task's line hold up another's.
+ * Owns who runs next: the runs of this process, a line per task, a ring of the tasks that could go on, and the runner's
+ * slots. Any thread enters, under executions.lock; notices and timers enter by queue_fire. Never calls a provider or
+ * the store, and never lets one task's line hold up another's.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -381,8 +381,8 @@ static void arm(struct run_waiter *w, int64_t deadline_ns)
 	lock_take(&e->lock);
 	if (!w->armed) {
 		set_armed(w, true);
-		w->waiter = (struct watch_waiter){
-			.key = w->key, .fire = queue_fire, .arg = w, .deadline_ns = deadline_ns};
+		w->waiter =
+			(struct watch_waiter){.key = w->key, .fire = queue_fire, .arg = w, .deadline_ns = deadline_ns};
 		run_ref(w->run);
 		watch_add(e->config.watch, &w->waiter);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the stored and the shown form of executions: field tables and what no table can say. Pure functions, any thread, no
- * store. Never lets a command's body or its output into the record's row.
+ * Owns the stored and the shown form of executions: field tables and what no table can say. Pure functions, any thread,
+ * no store. Never lets a command's body or its output into the record's row.
  */
 #include "execution/record.h"
 
@@ -19,24 +19,24 @@ static const struct {
 #undef X
 };
 
-#define FIELD(owner, member, key, kind, bits) \
-	{                                     \
-		.name = (key), .type = (kind), .flags = (bits), .off = offsetof(struct owner, member) \
+#define FIELD(owner, member, key, kind, bits)                                                                          \
+	{                                                                                                              \
+		.name = (key), .type = (kind), .flags = (bits), .off = offsetof(struct owner, member)                  \
 	}
-#define NESTED(owner, member, key, bits, table)                                                               \
-	{                                                                                                     \
-		.name = (key), .type = JSON_OBJ, .flags = (bits), .off = offsetof(struct owner, member),      \
-		.sub = (table), .sub_size = sizeof(((struct owner *)0)->member)                               \
+#define NESTED(owner, member, key, bits, table)                                                                        \
+	{                                                                                                              \
+		.name = (key), .type = JSON_OBJ, .flags = (bits), .off = offsetof(struct owner, member),               \
+		.sub = (table), .sub_size = sizeof(((struct owner *)0)->member)                                        \
 	}
-#define LIST(owner, member, count, key, kind, bits, table)                                                    \
-	{                                                                                                     \
-		.name = (key), .type = (kind), .flags = (bits), .off = offsetof(struct owner, member),        \
-		.count_off = offsetof(struct owner, count), .sub = (table),                                   \
-		.sub_size = sizeof(*((struct owner *)0)->member)                                              \
+#define LIST(owner, member, count, key, kind, bits, table)                                                             \
+	{                                                                                                              \
+		.name = (key), .type = (kind), .flags = (bits), .off = offsetof(struct owner, member),                 \
+		.count_off = offsetof(struct owner, count), .sub = (table),                                            \
+		.sub_size = sizeof(*((struct owner *)0)->member)                                                       \
 	}
-#define END \
-	{   \
-		0   \
+#define END                                                                                                            \
+	{                                                                                                              \
+		0                                                                                                      \
 	}
 
 static const struct json_field runtime_fields[] = {
@@ -68,21 +68,21 @@ static const struct json_field artifact_fields[] = {
 	END,
 };
 
-#define RESULT_FIELDS                                                                          \
-	FIELD(record_result, inline_stdout, "stdout", JSON_STR, 0),                            \
-		FIELD(record_result, inline_stderr, "stderr", JSON_STR, 0),                    \
-		FIELD(record_result, stdout_ref, "stdout_ref", JSON_STR, 0),                   \
-		FIELD(record_result, stderr_ref, "stderr_ref", JSON_STR, 0),                   \
-		FIELD(record_result, stdout_bytes, "stdout_bytes", JSON_I64, 0),               \
-		FIELD(record_result, stderr_bytes, "stderr_bytes", JSON_I64, 0),               \
-		FIELD(record_result, stdout_sha256, "stdout_sha256", JSON_STR, 0),             \
-		FIELD(record_result, stderr_sha256, "stderr_sha256", JSON_STR, 0),             \
-		FIELD(record_result, stdout_truncated, "stdout_truncated", JSON_BOOL, 0),      \
-		FIELD(record_result, stderr_truncated, "stderr_truncated", JSON_BOOL, 0),      \
-		FIELD(record_result, stdout_dropped, "stdout_dropped", JSON_I64, JSON_OMIT),   \
-		FIELD(record_result, stderr_dropped, "stderr_dropped", JSON_I64, JSON_OMIT),   \
-		FIELD(record_result, truncated_reason, "truncated_reason", JSON_STR, JSON_OMIT), \
-		FIELD(record_result, execution_time_ms, "execution_time_ms", JSON_I64, 0),     \
+#define RESULT_FIELDS                                                                                                  \
+	FIELD(record_result, inline_stdout, "stdout", JSON_STR, 0),                                                    \
+		FIELD(record_result, inline_stderr, "stderr", JSON_STR, 0),                                            \
+		FIELD(record_result, stdout_ref, "stdout_ref", JSON_STR, 0),                                           \
+		FIELD(record_result, stderr_ref, "stderr_ref", JSON_STR, 0),                                           \
+		FIELD(record_result, stdout_bytes, "stdout_bytes", JSON_I64, 0),                                       \
+		FIELD(record_result, stderr_bytes, "stderr_bytes", JSON_I64, 0),                                       \
+		FIELD(record_result, stdout_sha256, "stdout_sha256", JSON_STR, 0),                                     \
+		FIELD(record_result, stderr_sha256, "stderr_sha256", JSON_STR, 0),                                     \
+		FIELD(record_result, stdout_truncated, "stdout_truncated", JSON_BOOL, 0),                              \
+		FIELD(record_result, stderr_truncated, "stderr_truncated", JSON_BOOL, 0),                              \
+		FIELD(record_result, stdout_dropped, "stdout_dropped", JSON_I64, JSON_OMIT),                           \
+		FIELD(record_result, stderr_dropped, "stderr_dropped", JSON_I64, JSON_OMIT),                           \
+		FIELD(record_result, truncated_reason, "truncated_reason", JSON_STR, JSON_OMIT),                       \
+		FIELD(record_result, execution_time_ms, "execution_time_ms", JSON_I64, 0),                             \
 		LIST(record_result, artifacts, artifact_count, "artifacts", JSON_ARR, JSON_OMIT, artifact_fields)
 
 /* An absent exit code must not read as 0, hence the tables without one. */
@@ -112,36 +112,35 @@ static const struct json_field lost_fields[] = {
 	END,
 };
 
-#define RECORD_FIELDS(result_table, ending_table)                                                        \
-	{                                                                                                \
-		FIELD(record, id, "id", JSON_STR, JSON_REQUIRED),                                        \
-		FIELD(record, revision, "revision", JSON_I64, JSON_REQUIRED),                            \
-		FIELD(record, session_id, "session_id", JSON_STR, 0),                                    \
-		FIELD(record, workflow_id, "workflow_id", JSON_STR, 0),                                  \
-		FIELD(record, task_id, "task_id", JSON_STR, JSON_REQUIRED),                              \
-		FIELD(record, workspace_id, "workspace_id", JSON_STR, JSON_REQUIRED),                    \
-		NESTED(record, runtime, "runtime", JSON_OMIT, runtime_fields),                           \
-		FIELD(record, status_word, "status", JSON_STR, JSON_REQUIRED),                           \
-		NESTED(record, command, "command", 0, command_fields),                                   \
-		LIST(record, output_refs, output_ref_count, "output_refs", JSON_STRV, JSON_OMIT, NULL),  \
-		NESTED(record, result, "result", JSON_OMIT, result_table),                               \
-		NESTED(record, ending, "ending", JSON_OMIT, ending_table),                               \
-		FIELD(record, survivors, "survivors", JSON_I64, JSON_OMIT),                              \
-		LIST(record, output_lost, lost_count, "output_lost", JSON_ARR, JSON_OMIT, lost_fields),  \
-		FIELD(record, reason, "reason", JSON_STR, JSON_OMIT),                                    \
-		FIELD(record, error, "error", JSON_STR, JSON_OMIT),                                      \
-		FIELD(record, retry_after_ms, "retry_after_ms", JSON_I64, JSON_OMIT),                    \
-		FIELD(record, attempt, "attempt", JSON_I64, JSON_OMIT),                                  \
-		FIELD(record, incarnation, "incarnation", JSON_I64, JSON_OMIT),                          \
-		FIELD(record, target, "target", JSON_STR, JSON_OMIT),                                    \
-		FIELD(record, created_ms, "created_at", JSON_TIME, JSON_REQUIRED),                       \
-		FIELD(record, updated_ms, "updated_at", JSON_TIME, 0),                                   \
-		FIELD(record, queue_expires_ms, "queue_expires_at", JSON_TIME, 0),                       \
-		FIELD(record, started_ms, "started_at", JSON_TIME, 0),                                   \
-		FIELD(record, execution_expires_ms, "execution_expires_at", JSON_TIME, 0),               \
-		FIELD(record, completed_ms, "completed_at", JSON_TIME, 0),                               \
-		FIELD(record, idempotency_key, "idempotency_key", JSON_STR, JSON_OMIT | JSON_HIDDEN),    \
-		END,                                                                                     \
+#define RECORD_FIELDS(result_table, ending_table)                                                                      \
+	{                                                                                                              \
+		FIELD(record, id, "id", JSON_STR, JSON_REQUIRED),                                                      \
+			FIELD(record, revision, "revision", JSON_I64, JSON_REQUIRED),                                  \
+			FIELD(record, session_id, "session_id", JSON_STR, 0),                                          \
+			FIELD(record, workflow_id, "workflow_id", JSON_STR, 0),                                        \
+			FIELD(record, task_id, "task_id", JSON_STR, JSON_REQUIRED),                                    \
+			FIELD(record, workspace_id, "workspace_id", JSON_STR, JSON_REQUIRED),                          \
+			NESTED(record, runtime, "runtime", JSON_OMIT, runtime_fields),                                 \
+			FIELD(record, status_word, "status", JSON_STR, JSON_REQUIRED),                                 \
+			NESTED(record, command, "command", 0, command_fields),                                         \
+			LIST(record, output_refs, output_ref_count, "output_refs", JSON_STRV, JSON_OMIT, NULL),        \
+			NESTED(record, result, "result", JSON_OMIT, result_table),                                     \
+			NESTED(record, ending, "ending", JSON_OMIT, ending_table),                                     \
+			FIELD(record, survivors, "survivors", JSON_I64, JSON_OMIT),                                    \
+			LIST(record, output_lost, lost_count, "output_lost", JSON_ARR, JSON_OMIT, lost_fields),        \
+			FIELD(record, reason, "reason", JSON_STR, JSON_OMIT),                                          \
+			FIELD(record, error, "error", JSON_STR, JSON_OMIT),                                            \
+			FIELD(record, retry_after_ms, "retry_after_ms", JSON_I64, JSON_OMIT),                          \
+			FIELD(record, attempt, "attempt", JSON_I64, JSON_OMIT),                                        \
+			FIELD(record, incarnation, "incarnation", JSON_I64, JSON_OMIT),                                \
+			FIELD(record, target, "target", JSON_STR, JSON_OMIT),                                          \
+			FIELD(record, created_ms, "created_at", JSON_TIME, JSON_REQUIRED),                             \
+			FIELD(record, updated_ms, "updated_at", JSON_TIME, 0),                                         \
+			FIELD(record, queue_expires_ms, "queue_expires_at", JSON_TIME, 0),                             \
+			FIELD(record, started_ms, "started_at", JSON_TIME, 0),                                         \
+			FIELD(record, execution_expires_ms, "execution_expires_at", JSON_TIME, 0),                     \
+			FIELD(record, completed_ms, "completed_at", JSON_TIME, 0),                                     \
+			FIELD(record, idempotency_key, "idempotency_key", JSON_STR, JSON_OMIT | JSON_HIDDEN), END,     \
 	}
 
 static const struct json_field record_plain[] = RECORD_FIELDS(result_plain, ending_plain);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The durable record of one execution and its codec. The public record is one row without the command's body; the private
- * part of an open one (who runs it, until when, what cancel was asked) is another: it changes without revision or event.
- * Pure functions.
+ * The durable record of one execution and its codec. The public record is one row without the command's body; the
+ * private part of an open one (who runs it, until when, what cancel was asked) is another: it changes without revision
+ * or event. Pure functions.
  */
 #ifndef EXECUTION_RECORD_H
 #define EXECUTION_RECORD_H
@@ -16,9 +16,10 @@
 #include "core/json.h"
 
 /* X(NAME, word, terminal) */
-#define RECORD_STATUSES(X)                                                                            \
-	X(QUEUED, "queued", false) X(CLAIMED, "claimed", false) X(RUNNING, "running", false)          \
-	X(COMPLETED, "completed", true) X(FAILED, "failed", true) X(CANCELLED, "cancelled", true)
+#define RECORD_STATUSES(X)                                                                                             \
+	X(QUEUED, "queued", false)                                                                                     \
+	X(CLAIMED, "claimed", false) X(RUNNING, "running", false) X(COMPLETED, "completed", true)                      \
+		X(FAILED, "failed", true) X(CANCELLED, "cancelled", true)
 enum record_status {
 	RECORD_NONE, /* there is no record yet */
 #define X(name, word, terminal) RECORD_##name,
@@ -54,8 +55,8 @@ struct record_result {
 	const char *stdout_sha256, *stderr_sha256;
 	bool stdout_truncated, stderr_truncated;
 	int64_t stdout_dropped, stderr_dropped; /* bytes past a limit */
-	const char *truncated_reason;           /* "limit", "spool_full", "spool_error" */
-	int64_t exit_code; /* shown only with an ending that has one */
+	const char *truncated_reason;		/* "limit", "spool_full", "spool_error" */
+	int64_t exit_code;			/* shown only with an ending that has one */
 	int64_t execution_time_ms;
 	struct record_artifact *artifacts;
 	size_t artifact_count;
@@ -104,9 +105,9 @@ struct record {
 struct claim {
 	const char *runner;
 	int64_t attempt;
-	int64_t claim_until_ms;  /* 0 = handed back */
-	int64_t sent_attempt;    /* attempt under which execute may have been sent; 0 = none */
-	int64_t deliveries;      /* attempts in a row that ended with no event after their own claimed */
+	int64_t claim_until_ms; /* 0 = handed back */
+	int64_t sent_attempt;	/* attempt under which execute may have been sent; 0 = none */
+	int64_t deliveries;	/* attempts in a row that ended with no event after their own claimed */
 	const char *handle;
 	const char *target, *session_ref;
 	int64_t incarnation, fence;
@@ -119,7 +120,8 @@ int record_encode(const struct record *r, struct buf *buf, struct err *err);
 /* The public form: hidden fields out, command.command_body in when set. */
 int record_encode_public(const struct record *r, struct buf *buf, struct err *err);
 /* Strings live in the arena. ERR_CORRUPT names the id. */
-int record_decode(struct arena *arena, const char *id, const char *doc, size_t len, struct record *ret, struct err *err);
+int record_decode(struct arena *arena, const char *id, const char *doc, size_t len, struct record *ret,
+		  struct err *err);
 /* Only the status, cheaply. RECORD_NONE with ERR_CORRUPT. */
 int record_decode_status(struct arena *arena, const char *id, const char *doc, size_t len, enum record_status *ret,
 			 struct err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns what comes out of the store rather than from a request: the request stream (after a restart, and whatever else was put
- * into it), and open records whose message is missing. Enters at start on the main thread, then on the GC's. Never lets one
- * message or record that cannot be read stop the others.
+ * Owns what comes out of the store rather than from a request: the request stream (after a restart, and whatever else
+ * was put into it), and open records whose message is missing. Enters at start on the main thread, then on the GC's.
+ * Never lets one message or record that cannot be read stop the others.
  */
 #include <stdio.h>
 #include <string.h>
@@ -134,8 +134,8 @@ static bool bury_one(const struct stream_entry *entry, void *arg)
 
 	if (entry->seq == bury->message->seq) {
 		bury->found = true;
-		steps_dead_letter(bury->txn, bury->message->why, entry->subject, entry->seq, entry->doc ? entry->doc : "",
-				  entry->doc_len, &bury->failed);
+		steps_dead_letter(bury->txn, bury->message->why, entry->subject, entry->seq,
+				  entry->doc ? entry->doc : "", entry->doc_len, &bury->failed);
 	}
 	return false;
 }
@@ -182,7 +182,8 @@ static int handle(struct executions *e, struct message *message, struct err *err
 	return message->why ? bury(e, message, err) : 0;
 }
 
-/* Huge messages may not fit into one step together; one that does not fit alone must not keep the host from starting. */
+/* Huge messages may not fit into one step together; one that does not fit alone must not keep the host from starting.
+ */
 static int read_page(struct page *page, struct err *err)
 {
 	struct store *store = page->e->config.store;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the layer's life: new, start, stop, free, and what a worker does with a run. Main thread, and the runner's workers.
- * Never takes new work while it stops, and leaves running commands running.
+ * Owns the layer's life: new, start, stop, free, and what a worker does with a run. Main thread, and the runner's
+ * workers. Never takes new work while it stops, and leaves running commands running.
  */
 #include <assert.h>
 #include <stdio.h>

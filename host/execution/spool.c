@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the bytes of open commands. One writer per output, readers from any thread; a lock per output guards what both see,
- * and file writes happen outside it (bytes past `size` belong to the writer). Never lets a limit, a full disk or a slow reader
- * hold up a command, and never gives a reader a byte that may change.
+ * Owns the bytes of open commands. One writer per output, readers from any thread; a lock per output guards what both
+ * see, and file writes happen outside it (bytes past `size` belong to the writer). Never lets a limit, a full disk or a
+ * slow reader hold up a command, and never gives a reader a byte that may change.
  */
 #include "execution/spool.h"
 
@@ -376,7 +376,8 @@ static int read_file(int fd, uint64_t offset, void *buf, size_t len, struct err 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
-			return err_set(err, ERR_IO, "cannot read spooled output: %s", n ? strerror(errno) : "it is short");
+			return err_set(err, ERR_IO, "cannot read spooled output: %s",
+				       n ? strerror(errno) : "it is short");
 		done += (size_t)n;
 	}
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Output of open commands: the first 32 KiB of each stream in memory, more in a file. One writer (the thread that runs the
- * command), any number of readers. Writing never fails and never blocks on a limit: what does not fit is dropped and counted,
- * and the stream says so.
+ * Output of open commands: the first 32 KiB of each stream in memory, more in a file. One writer (the thread that runs
+ * the command), any number of readers. Writing never fails and never blocks on a limit: what does not fit is dropped
+ * and counted, and the stream says so.
  */
 #ifndef EXECUTION_SPOOL_H
 #define EXECUTION_SPOOL_H
@@ -14,11 +14,11 @@
 #include "core/err.h"
 #include "core/watch.h"
 
-struct spool;        /* the folder and the bytes all commands may use */
+struct spool;	     /* the folder and the bytes all commands may use */
 struct spool_output; /* both streams of one execution; counted */
 
-/* Files are made in dir (of the object store, so that storing one is a rename). watch gets "out:<id>" when a reader that had read
- * everything has something to read again. */
+/* Files are made in dir (of the object store, so that storing one is a rename). watch gets "out:<id>" when a reader
+ * that had read everything has something to read again. */
 int spool_new(const char *dir, int64_t max_bytes, struct watch *watch, struct spool **ret, struct err *err);
 void spool_free(struct spool *spool);
 int64_t spool_used(const struct spool *spool);
@@ -32,15 +32,16 @@ void spool_limit(struct spool_output *out, unsigned stream, int64_t max_bytes);
 void spool_write(struct spool_output *out, unsigned stream, const void *ptr, size_t len);
 /* Bytes [from, to) of the stream cannot be had: later bytes follow the ones before. */
 void spool_gap(struct spool_output *out, unsigned stream, uint64_t from, uint64_t to);
-uint64_t spool_seen(const struct spool_output *out, unsigned stream); /* offset in the command's stream: kept, dropped, lost */
-bool spool_empty(const struct spool_output *out);                     /* nothing was seen */
-void spool_finish(struct spool_output *out);                          /* no byte will come any more */
+uint64_t spool_seen(const struct spool_output *out,
+		    unsigned stream);		  /* offset in the command's stream: kept, dropped, lost */
+bool spool_empty(const struct spool_output *out); /* nothing was seen */
+void spool_finish(struct spool_output *out);	  /* no byte will come any more */
 
 struct spool_summary {
 	uint64_t bytes, dropped;
 	const char *cut_by; /* NULL, "limit", "spool_full", "spool_error" */
 	char sha256[65];
-	const char *path;   /* NULL: the bytes are at ptr */
+	const char *path; /* NULL: the bytes are at ptr */
 	const void *ptr;
 };
 /* After spool_finish, for the writer; pointers live as long as its reference. */

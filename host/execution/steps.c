@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns how this layer's rows are read and written inside store steps, and how steps are run. Worker and request threads enter.
- * The parts that run inside a step are pure but for their transaction; record and event are never written one without the other.
+ * Owns how this layer's rows are read and written inside store steps, and how steps are run. Worker and request threads
+ * enter. The parts that run inside a step are pure but for their transaction; record and event are never written one
+ * without the other.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns what happens by time: expired queue entries, retention, foreign messages, trimming, renewal of claims. Enters on the
- * GC's and the keeper's threads. Never removes anything of an open execution.
+ * Owns what happens by time: expired queue entries, retention, foreign messages, trimming, renewal of claims. Enters on
+ * the GC's and the keeper's threads. Never removes anything of an open execution.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static bool expire_one(const char *key, void *value, void *arg)
 	struct run *run = value;
 
 	(void)key;
-	if (run->state == RUN_READY && !run->has_session && run->queue_expires_ms && run->queue_expires_ms <= x->now_ms &&
-	    queue_take_locked(run))
+	if (run->state == RUN_READY && !run->has_session && run->queue_expires_ms &&
+	    run->queue_expires_ms <= x->now_ms && queue_take_locked(run))
 		x->runs[x->count++] = run;
 	return x->count < PAGE;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the way of an execution to its session: claim, begin, started, each try one store step. Workers enter with a run they
- * own; create uses the parts that run inside a step. Holds no thread while it waits, and never writes `running` without the
- * session's operation in the same step.
+ * Owns the way of an execution to its session: claim, begin, started, each try one store step. Workers enter with a run
+ * they own; create uses the parts that run inside a step. Holds no thread while it waits, and never writes `running`
+ * without the session's operation in the same step.
  */
 #include <stdio.h>
 #include <string.h>

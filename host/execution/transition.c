@@ -50,16 +50,18 @@ static bool same_result(const struct record_result *a, const struct record_resul
 
 	a = a ? a : &none;
 	b = b ? b : &none;
-	return a->exit_code == b->exit_code && a->stdout_bytes == b->stdout_bytes && a->stderr_bytes == b->stderr_bytes &&
-	       same_text(a->stdout_ref, b->stdout_ref) && same_text(a->stderr_ref, b->stderr_ref) &&
-	       same_text(a->stdout_sha256, b->stdout_sha256) && same_text(a->stderr_sha256, b->stderr_sha256);
+	return a->exit_code == b->exit_code && a->stdout_bytes == b->stdout_bytes &&
+	       a->stderr_bytes == b->stderr_bytes && same_text(a->stdout_ref, b->stdout_ref) &&
+	       same_text(a->stderr_ref, b->stderr_ref) && same_text(a->stdout_sha256, b->stdout_sha256) &&
+	       same_text(a->stderr_sha256, b->stderr_sha256);
 }
 
 /* The same end told again, by whoever owned it then: the writer that did not hear the answer. */
 static bool is_replay(const struct record *r, enum record_event event, const struct record_change *change)
 {
 	return record_status_terminal(r->status) && table[event].to == r->status &&
-	       (change->attempt == 0 || change->attempt == r->attempt) && same_text(r->reason, change->reason) && same_text(r->error, change->error) &&
+	       (change->attempt == 0 || change->attempt == r->attempt) && same_text(r->reason, change->reason) &&
+	       same_text(r->error, change->error) &&
 	       same_text(r->ending.kind, change->ending ? change->ending->kind : NULL) &&
 	       same_result(&r->result, change->result);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the rules of a create request. Pure functions, any thread. Never repairs what it is given: a value is taken as it
- * stands or the request is refused by the field's name.
+ * Owns the rules of a create request. Pure functions, any thread. Never repairs what it is given: a value is taken as
+ * it stands or the request is refused by the field's name.
  */
 #include "execution/validate.h"
 
@@ -36,8 +36,9 @@ static int check_body(const struct execution_create *in, struct err *err)
 	if (!in->command_body || in->command_len == 0)
 		return err_set(err, ERR_INVALID_REQUEST, "command.command_body: must not be empty");
 	if (in->command_len > LIMIT_COMMAND_BODY)
-		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "command.command_body: has %zu bytes; the limit is %zu (%zu KiB)",
-			       in->command_len, LIMIT_COMMAND_BODY, LIMIT_COMMAND_BODY / LIMIT_KIB);
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE,
+			       "command.command_body: has %zu bytes; the limit is %zu (%zu KiB)", in->command_len,
+			       LIMIT_COMMAND_BODY, LIMIT_COMMAND_BODY / LIMIT_KIB);
 	if (memchr(in->command_body, '\0', in->command_len))
 		return err_set(err, ERR_INVALID_REQUEST, "command.command_body: holds a NUL character");
 	if (!ident_utf8_valid(in->command_body, in->command_len))
@@ -60,7 +61,8 @@ static int check_artifacts(const struct execution_create *in, struct err *err)
 	int r = 0;
 
 	if (in->artifact_count > LIMIT_ARTIFACT_PATHS)
-		return err_set(err, ERR_INVALID_REQUEST, "command.artifact_paths: more than %d paths", LIMIT_ARTIFACT_PATHS);
+		return err_set(err, ERR_INVALID_REQUEST, "command.artifact_paths: more than %d paths",
+			       LIMIT_ARTIFACT_PATHS);
 	for (size_t i = 0; r == 0 && i < in->artifact_count; i++) {
 		r = check_path("command.artifact_paths", in->artifact_paths[i], false, err);
 		bytes += strlen(in->artifact_paths[i]);
@@ -129,18 +131,20 @@ void validate_record(const struct conf *conf, const struct execution_create *in,
 		.workspace_id = in->ident.workspace,
 		.task_id = in->ident.task,
 		.runtime.region = in->region,
-		.command = {
-			.cwd = in->cwd,
-			.env_ref = in->env_ref,
-			.stdin_ref = in->stdin_ref,
-			.command_path = in->command_path,
-			.artifact_paths = in->artifact_paths,
-			.artifact_count = in->artifact_count,
-			.timeout_seconds = in->timeout_seconds ? in->timeout_seconds : (conf->exec_timeout_ms + 999) / 1000,
-			.stdout_max_bytes = smaller_limit(in->stdout_max, conf->output_max_bytes),
-			.stderr_max_bytes = smaller_limit(in->stderr_max, conf->output_max_bytes),
-			.keep_descendants = in->keep_descendants,
-		},
+		.command =
+			{
+				.cwd = in->cwd,
+				.env_ref = in->env_ref,
+				.stdin_ref = in->stdin_ref,
+				.command_path = in->command_path,
+				.artifact_paths = in->artifact_paths,
+				.artifact_count = in->artifact_count,
+				.timeout_seconds = in->timeout_seconds ? in->timeout_seconds
+								       : (conf->exec_timeout_ms + 999) / 1000,
+				.stdout_max_bytes = smaller_limit(in->stdout_max, conf->output_max_bytes),
+				.stderr_max_bytes = smaller_limit(in->stderr_max, conf->output_max_bytes),
+				.keep_descendants = in->keep_descendants,
+			},
 		.idempotency_key = in->idempotency_key,
 	};
 }

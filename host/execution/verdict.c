@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns what an answer of execute or reattach means for the command. One table, pure, any thread. Never reads doubt as "it did
- * not run", and never an error as an exit.
+ * Owns what an answer of execute or reattach means for the command. One table, pure, any thread. Never reads doubt as
+ * "it did not run", and never an error as an exit.
  */
 #include "execution/execution_private.h"
 
@@ -15,7 +15,8 @@ static const struct {
 	{ERR_NOT_FOUND, VERDICT_LOST, VERDICT_LOST},
 	{ERR_NOT_STARTED, VERDICT_REATTACH, VERDICT_NOT_STARTED},
 	{ERR_CONFLICT, VERDICT_REATTACH, VERDICT_REATTACH},
-	/* UNAVAILABLE is "transient; nothing happened": the executor does not listen yet, the bulkhead is full, slow down. */
+	/* UNAVAILABLE is "transient; nothing happened": the executor does not listen yet, the bulkhead is full, slow
+	   down. */
 	{ERR_PROVIDER_UNAVAILABLE, VERDICT_AGAIN, VERDICT_REATTACH},
 	{ERR_QUEUE_FULL, VERDICT_AGAIN, VERDICT_REATTACH},
 	{ERR_RATE_LIMITED, VERDICT_AGAIN, VERDICT_REATTACH},

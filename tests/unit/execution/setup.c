@@ -11,12 +11,12 @@
 #include "execution/execution_private.h"
 #include "plugin/target.h"
 
-#define CHECK(call)                                                             \
-	do {                                                                    \
-		if ((call) != 0) {                                              \
-			fprintf(stderr, "%s: %s\n", #call, err.msg);            \
-			abort();                                                \
-		}                                                               \
+#define CHECK(call)                                                                                                    \
+	do {                                                                                                           \
+		if ((call) != 0) {                                                                                     \
+			fprintf(stderr, "%s: %s\n", #call, err.msg);                                                   \
+			abort();                                                                                       \
+		}                                                                                                      \
 	} while (0)
 
 static char *owned(const char *text)
@@ -26,25 +26,54 @@ static char *owned(const char *text)
 
 static void set_conf(struct host *host, const char *runtime)
 {
-	const char *pairs[][2] = {{"root", host->root}, {"fault_file", host->faults}, {"create_settle", "0s"},
-				  {"runtime", runtime}};
+	const char *pairs[][2] = {
+		{"root", host->root}, {"fault_file", host->faults}, {"create_settle", "0s"}, {"runtime", runtime}};
 
 	host->conf = (struct conf){
-		.deployment = owned("test"), .state_dir = host->dir, .plugin_dir = owned(BERTH_TEST_PLUGIN_DIR),
-		.helper_dir = owned(BERTH_TEST_BIN_DIR), .lease_active_ms = 7200000, .lease_idle_ms = 900000,
-		.gc_interval_ms = 100, .operation_ttl_ms = 30000, .claim_ttl_ms = 30000, .owner_ttl_ms = 30000,
-		.session_max_age_ms = 86400000, .scheduling_ms = 20000, .starting_ms = 20000, .begin_wait_ms = 30000,
-		.teardown_wait_ms = 30000, .task_concurrency = 16, .task_retention_ms = 86400000,
-		.exec_timeout_ms = 60000, .exec_timeout_max_ms = 3600000, .exec_queue_ms = 600000,
-		.exec_retention_ms = 86400000, .completion_grace_ms = 10000, .output_max_bytes = INT64_C(1) << 30,
-		.spool_max_bytes = INT64_C(1) << 30, .file_max_bytes = INT64_C(1) << 30, .max_deliveries = 5,
-		.runner_concurrency = 64, .queue_max = 1000, .stop_grace_ms = 0, .targets = &host->target, .target_count = 1,
+		.deployment = owned("test"),
+		.state_dir = host->dir,
+		.plugin_dir = owned(BERTH_TEST_PLUGIN_DIR),
+		.helper_dir = owned(BERTH_TEST_BIN_DIR),
+		.lease_active_ms = 7200000,
+		.lease_idle_ms = 900000,
+		.gc_interval_ms = 100,
+		.operation_ttl_ms = 30000,
+		.claim_ttl_ms = 30000,
+		.owner_ttl_ms = 30000,
+		.session_max_age_ms = 86400000,
+		.scheduling_ms = 20000,
+		.starting_ms = 20000,
+		.begin_wait_ms = 30000,
+		.teardown_wait_ms = 30000,
+		.task_concurrency = 16,
+		.task_retention_ms = 86400000,
+		.exec_timeout_ms = 60000,
+		.exec_timeout_max_ms = 3600000,
+		.exec_queue_ms = 600000,
+		.exec_retention_ms = 86400000,
+		.completion_grace_ms = 10000,
+		.output_max_bytes = INT64_C(1) << 30,
+		.spool_max_bytes = INT64_C(1) << 30,
+		.file_max_bytes = INT64_C(1) << 30,
+		.max_deliveries = 5,
+		.runner_concurrency = 64,
+		.queue_max = 1000,
+		.stop_grace_ms = 0,
+		.targets = &host->target,
+		.target_count = 1,
 	};
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		host->settings[i] = (struct conf_pair){owned(pairs[i][0]), owned(pairs[i][1]), owned("test")};
 	host->target = (struct conf_target){
-		.file = owned("test"), .provider = owned("mock"), .name = owned("one"), .region = owned(""), .required = true,
-		.max_operations = 256, .isolation = owned(""), .image = owned(""), .settings = host->settings,
+		.file = owned("test"),
+		.provider = owned("mock"),
+		.name = owned("one"),
+		.region = owned(""),
+		.required = true,
+		.max_operations = 256,
+		.isolation = owned(""),
+		.image = owned(""),
+		.settings = host->settings,
 		.setting_count = sizeof(pairs) / sizeof(pairs[0]),
 	};
 }
@@ -77,11 +106,19 @@ void host_up(struct host *host)
 	CHECK(seal_open_file(host->key, NULL, true, &host->seal, &err));
 	host->watch = watch_new();
 	assert_non_null(host->watch);
-	struct sessions_config sessions = {.conf = &host->conf, .store = host->store, .registry = host->registry,
-					   .watch = host->watch, .seal = host->seal, .host_id = host->id};
+	struct sessions_config sessions = {.conf = &host->conf,
+					   .store = host->store,
+					   .registry = host->registry,
+					   .watch = host->watch,
+					   .seal = host->seal,
+					   .host_id = host->id};
 	CHECK(sessions_new(&sessions, &host->sessions, &err));
-	struct executions_config executions = {.conf = &host->conf, .store = host->store, .blobs = host->blobs,
-					       .sessions = host->sessions, .watch = host->watch, .host_id = host->id};
+	struct executions_config executions = {.conf = &host->conf,
+					       .store = host->store,
+					       .blobs = host->blobs,
+					       .sessions = host->sessions,
+					       .watch = host->watch,
+					       .host_id = host->id};
 	CHECK(executions_new(&executions, &host->e, &err));
 	CHECK(sessions_start(host->sessions, &err));
 	CHECK(executions_start(host->e, &err));
@@ -114,7 +151,7 @@ void host_down(struct host *host, int64_t grace_ms)
 
 void host_crash(struct host *host)
 {
-	atomic_store(&host->e->dead, true); /* from here on it writes nothing, not even that it stops */
+	atomic_store(&host->e->dead, true);		/* from here on it writes nothing, not even that it stops */
 	sessions_stop(host->sessions, clock_boot_ns()); /* what is being provisioned is left to the next process */
 	executions_free(host->e);
 	close_rest(host);
@@ -185,7 +222,8 @@ size_t host_sessions(struct host *host)
 
 struct execution_create host_request(const char *task, const char *body)
 {
-	struct execution_create in = {.command_body = body, .command_len = strlen(body), .stdout_max = -1, .stderr_max = -1};
+	struct execution_create in = {
+		.command_body = body, .command_len = strlen(body), .stdout_max = -1, .stderr_max = -1};
 
 	snprintf(in.ident.workspace, sizeof(in.ident.workspace), "ws");
 	snprintf(in.ident.task, sizeof(in.ident.task), "%s", task);
@@ -376,8 +414,8 @@ static bool kinds_one(const struct stream_entry *entry, void *arg)
 	type = strstr(entry->doc, "\"type\":\"com.agentarea.sandbox.execution.");
 	assert_non_null(type);
 	type += strlen("\"type\":\"com.agentarea.sandbox.execution.");
-	snprintf(k->ret + strlen(k->ret), k->cap - strlen(k->ret), "%s%.*s", *k->ret ? " " : "", (int)strcspn(type, "\""),
-		 type);
+	snprintf(k->ret + strlen(k->ret), k->cap - strlen(k->ret), "%s%.*s", *k->ret ? " " : "",
+		 (int)strcspn(type, "\""), type);
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One host for the component tests: the real SQLite store, object folder, mock provider and sessions, with executions on top, in a
- * folder of its own. It can be stopped or crashed and brought up again on what it left.
+ * One host for the component tests: the real SQLite store, object folder, mock provider and sessions, with executions
+ * on top, in a folder of its own. It can be stopped or crashed and brought up again on what it left.
  */
 #ifndef TEST_EXECUTION_SETUP_H
 #define TEST_EXECUTION_SETUP_H
@@ -41,8 +41,8 @@ struct host {
 void host_make(struct host *host, const char *runtime);
 void host_up(struct host *host);
 void host_down(struct host *host, int64_t grace_ms); /* a stop in good order */
-void host_crash(struct host *host);                  /* nothing more is written */
-void host_end(struct host *host);                    /* removes the folder */
+void host_crash(struct host *host);		     /* nothing more is written */
+void host_end(struct host *host);		     /* removes the folder */
 
 void host_faults(struct host *host, const char *rules);
 long host_counter(struct host *host, const char *name);

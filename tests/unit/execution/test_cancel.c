@@ -89,7 +89,8 @@ static void a_running_command_is_stopped(void **state)
 	(void)state;
 	run("t", "true", id);
 	host_start(&host, "t",
-		   "trap '' TERM; setsid sh -c 'trap \"\" TERM; touch started; while :; do echo x >> late; sleep 0.02; done' & "
+		   "trap '' TERM; setsid sh -c 'trap \"\" TERM; touch started; while :; do echo x >> late; sleep 0.02; "
+		   "done' & "
 		   "wait; sleep 1000",
 		   id);
 	wait_file("t", "started");
@@ -204,7 +205,8 @@ static void *canceller_main(void *arg)
 
 		c->failed |= host_create(&host, &in, c->ids[i]) != 0;
 		/* The instant is the point of the test; nothing ever notifies this key. */
-		watch_block(host.watch, "test:nothing", never, NULL, clock_boot_ns() + random_below(80000) * INT64_C(1000));
+		watch_block(host.watch, "test:nothing", never, NULL,
+			    clock_boot_ns() + random_below(80000) * INT64_C(1000));
 		c->failed |= execution_cancel(host.e, c->ids[i], "user", &done, NULL) != 0;
 	}
 	return NULL;
@@ -276,7 +278,7 @@ static void a_forced_teardown_cancels_everything(void **state)
 	host_check_history(&host, behind);
 	assert_int_equal(host_sessions(&host), 0);
 	host_expect_output(&host, id, 1, ""); /* U7 */
-	run("t", "true", id);                 /* the next incarnation */
+	run("t", "true", id);		      /* the next incarnation */
 	host_expect(&host, id, "result.exit_code", "0");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands from create to record: endings, outputs, inputs, lists, idempotency. Real store, sessions, provider and processes. */
+/* Commands from create to record: endings, outputs, inputs, lists, idempotency. Real store, sessions, provider and
+ * processes. */
 #include "setup.h"
 
 #include <stdio.h>
@@ -60,7 +61,9 @@ static void endings_are_told_apart(void **state)
 {
 	static const struct {
 		const char *body, *kind, *code;
-	} cases[] = {{"exit 124", "exit", "124"}, {"exit 137", "exit", "137"}, {"kill -9 $$", "signal", "137"},
+	} cases[] = {{"exit 124", "exit", "124"},
+		     {"exit 137", "exit", "137"},
+		     {"kill -9 $$", "signal", "137"},
 		     {"kill -15 $$", "signal", "143"}};
 	struct execution_create in = host_request("t", "sleep 300 & wait");
 	char id[IDENT_ID_MAX + 1];
@@ -286,8 +289,9 @@ static void lists_are_newest_first(void **state)
 	free(after);
 	assert_int_equal(list(NULL, "failed", NULL, 0, NULL, &next), 0);
 	assert_int_equal(list(NULL, "completed", NULL, 0, NULL, &next), 5);
-	assert_int_equal(execution_list(host.e, "ws", NULL, "walking", NULL, 0, &(struct buf){0}, &(size_t){0}, &next, NULL),
-			 ERR_INVALID_REQUEST);
+	assert_int_equal(
+		execution_list(host.e, "ws", NULL, "walking", NULL, 0, &(struct buf){0}, &(size_t){0}, &next, NULL),
+		ERR_INVALID_REQUEST);
 }
 
 static void previews_say_what_they_leave_out(void **state)
@@ -300,7 +304,8 @@ static void previews_say_what_they_leave_out(void **state)
 	run("t", "printf 0123456789; printf '\\377\\000x' >&2", id);
 	buf_init(&buf, 1 << 20);
 	assert_int_equal(execution_render(host.e, id, 4, &buf, NULL, NULL), 0);
-	assert_int_equal(json_parse(buf.ptr, buf.len, &json, NULL), ERR_INVALID_REQUEST); /* the NUL is told as \u0000 */
+	assert_int_equal(json_parse(buf.ptr, buf.len, &json, NULL),
+			 ERR_INVALID_REQUEST); /* the NUL is told as \u0000 */
 	buf_clear(&buf);
 	run("t", "printf 0123456789; printf '\\377x' >&2", id);
 	assert_int_equal(execution_render(host.e, id, 4, &buf, NULL, NULL), 0);

@@ -16,9 +16,17 @@ static struct record sample(void)
 {
 	static const char *refs[] = {"executions/" ID "/stdout", "executions/" ID "/stderr"};
 
-	return (struct record){.id = ID, .revision = 3, .workspace_id = "ws", .task_id = "t", .status = RECORD_COMPLETED,
-			       .command.command_body = "echo body-text", .output_refs = refs, .output_ref_count = 2,
-			       .attempt = 1, .error = "text of a provider", .idempotency_key = "idem-key"};
+	return (struct record){.id = ID,
+			       .revision = 3,
+			       .workspace_id = "ws",
+			       .task_id = "t",
+			       .status = RECORD_COMPLETED,
+			       .command.command_body = "echo body-text",
+			       .output_refs = refs,
+			       .output_ref_count = 2,
+			       .attempt = 1,
+			       .error = "text of a provider",
+			       .idempotency_key = "idem-key"};
 }
 
 static const char *text(struct json_object *json, const char *key)

@@ -19,20 +19,55 @@ static struct record full_record(void)
 	static struct record_artifact artifacts[] = {{.path = "b", .error = "not found"}};
 
 	return (struct record){
-		.id = ID, .revision = 4, .session_id = "s", .workflow_id = "w", .task_id = "t1", .workspace_id = "ws",
-		.runtime.region = "eu", .status = RECORD_COMPLETED,
-		.command = {.cwd = ".", .env_ref = "env", .stdin_ref = "in", .command_path = "run.sh",
-			    .artifact_paths = paths, .artifact_count = 2, .timeout_seconds = 30,
-			    .stdout_max_bytes = 100, .stderr_max_bytes = 200, .keep_descendants = true},
-		.output_refs = refs, .output_ref_count = 1,
-		.result = {.stdout_ref = refs[0], .stderr_ref = "e", .stdout_bytes = 3, .stderr_bytes = 0,
-			   .stdout_sha256 = "aa", .stderr_sha256 = "bb", .stdout_truncated = true, .stdout_dropped = 8,
-			   .truncated_reason = "limit", .exit_code = 0, .execution_time_ms = 12,
-			   .artifacts = artifacts, .artifact_count = 1},
-		.ending = {.kind = "exit", .exit_code = 0}, .survivors = 2, .output_lost = lost, .lost_count = 1,
-		.reason = "r", .error = "e \"quoted\"", .attempt = 2, .incarnation = 5, .target = "a",
-		.created_ms = 1000, .updated_ms = 2000, .queue_expires_ms = 3000, .started_ms = 1500,
-		.execution_expires_ms = 9000, .completed_ms = 2000, .idempotency_key = "key",
+		.id = ID,
+		.revision = 4,
+		.session_id = "s",
+		.workflow_id = "w",
+		.task_id = "t1",
+		.workspace_id = "ws",
+		.runtime.region = "eu",
+		.status = RECORD_COMPLETED,
+		.command = {.cwd = ".",
+			    .env_ref = "env",
+			    .stdin_ref = "in",
+			    .command_path = "run.sh",
+			    .artifact_paths = paths,
+			    .artifact_count = 2,
+			    .timeout_seconds = 30,
+			    .stdout_max_bytes = 100,
+			    .stderr_max_bytes = 200,
+			    .keep_descendants = true},
+		.output_refs = refs,
+		.output_ref_count = 1,
+		.result = {.stdout_ref = refs[0],
+			   .stderr_ref = "e",
+			   .stdout_bytes = 3,
+			   .stderr_bytes = 0,
+			   .stdout_sha256 = "aa",
+			   .stderr_sha256 = "bb",
+			   .stdout_truncated = true,
+			   .stdout_dropped = 8,
+			   .truncated_reason = "limit",
+			   .exit_code = 0,
+			   .execution_time_ms = 12,
+			   .artifacts = artifacts,
+			   .artifact_count = 1},
+		.ending = {.kind = "exit", .exit_code = 0},
+		.survivors = 2,
+		.output_lost = lost,
+		.lost_count = 1,
+		.reason = "r",
+		.error = "e \"quoted\"",
+		.attempt = 2,
+		.incarnation = 5,
+		.target = "a",
+		.created_ms = 1000,
+		.updated_ms = 2000,
+		.queue_expires_ms = 3000,
+		.started_ms = 1500,
+		.execution_expires_ms = 9000,
+		.completed_ms = 2000,
+		.idempotency_key = "key",
 	};
 }
 
@@ -125,7 +160,10 @@ static void the_body_is_shown_but_never_stored(void **state)
 static void a_corrupt_row_names_its_id(void **state)
 {
 	static const char *const docs[] = {
-		"", "{", "[]", "{\"id\":\"" ID "\"}",
+		"",
+		"{",
+		"[]",
+		"{\"id\":\"" ID "\"}",
 		"{\"id\":\"" ID "\",\"revision\":1,\"task_id\":\"t\",\"workspace_id\":\"w\",\"status\":\"walking\","
 		"\"created_at\":\"2026-01-01T00:00:00.000Z\"}",
 		"{\"id\":\"" ID "\",\"revision\":0,\"task_id\":\"t\",\"workspace_id\":\"w\",\"status\":\"queued\","
@@ -169,9 +207,18 @@ static void a_cut_row_never_decodes(void **state)
 
 static void a_claim_round_trips(void **state)
 {
-	struct claim c = {.runner = "h-1", .attempt = 2, .claim_until_ms = 5000, .sent_attempt = 1, .handle = "pid 7",
-			  .target = "a", .session_ref = "ref", .incarnation = 3, .fence = 9, .cancel_requested_ms = 4000,
-			  .cancel_reason = "why"}, back;
+	struct claim c = {.runner = "h-1",
+			  .attempt = 2,
+			  .claim_until_ms = 5000,
+			  .sent_attempt = 1,
+			  .handle = "pid 7",
+			  .target = "a",
+			  .session_ref = "ref",
+			  .incarnation = 3,
+			  .fence = 9,
+			  .cancel_requested_ms = 4000,
+			  .cancel_reason = "why"},
+		     back;
 	struct arena *arena = arena_new(1 << 16);
 	struct buf buf;
 
@@ -209,14 +256,10 @@ static void ids_sort_by_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_round_trip_keeps_everything),
-		cmocka_unit_test(no_exit_code_without_an_exit),
-		cmocka_unit_test(inline_output_is_refused),
-		cmocka_unit_test(the_body_is_shown_but_never_stored),
-		cmocka_unit_test(a_corrupt_row_names_its_id),
-		cmocka_unit_test(a_cut_row_never_decodes),
-		cmocka_unit_test(a_claim_round_trips),
-		cmocka_unit_test(ids_sort_by_time),
+		cmocka_unit_test(a_round_trip_keeps_everything), cmocka_unit_test(no_exit_code_without_an_exit),
+		cmocka_unit_test(inline_output_is_refused),	 cmocka_unit_test(the_body_is_shown_but_never_stored),
+		cmocka_unit_test(a_corrupt_row_names_its_id),	 cmocka_unit_test(a_cut_row_never_decodes),
+		cmocka_unit_test(a_claim_round_trips),		 cmocka_unit_test(ids_sort_by_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,7 +275,12 @@ static void append(const char *doc, size_t len)
 #define HEAD "{\"specversion\":\"1.0\",\"type\":\"com.agentarea.sandbox.execution.requested\",\"data\":"
 
 static const char *const garbage[] = {
-	"", "not json", "{}", "[]", HEAD "{}}", HEAD "{\"execution_id\":\"x\"}}",
+	"",
+	"not json",
+	"{}",
+	"[]",
+	HEAD "{}}",
+	HEAD "{\"execution_id\":\"x\"}}",
 	HEAD "{\"execution_id\":\"sexec_000000000000000000000000\"}}",
 	"{\"specversion\":\"9.0\",\"type\":\"com.agentarea.sandbox.execution.requested\"}",
 	"{\"specversion\":\"1.0\",\"type\":\"other\"}",
@@ -517,7 +522,8 @@ static void outputs_of_a_crashed_host_are_not_half_there(void **state)
 
 	(void)state;
 	run("t", "true", id);
-	start_counted("t", "head -c 200000 /dev/zero | tr '\\0' q; sleep 0.3; head -c 200000 /dev/zero | tr '\\0' r", id, path);
+	start_counted("t", "head -c 200000 /dev/zero | tr '\\0' q; sleep 0.3; head -c 200000 /dev/zero | tr '\\0' r",
+		      id, path);
 	host_crash(&host);
 	host_up(&host);
 	host_finish(&host, id);

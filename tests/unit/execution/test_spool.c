@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The spool: bytes in order whatever the chunks, memory then file, limits that never fail the writer, readers beside it. */
+/* The spool: bytes in order whatever the chunks, memory then file, limits that never fail the writer, readers beside
+ * it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -9,14 +9,11 @@
 
 #include "execution/transition.h"
 
-/* Rows: status before; columns: events in their order. '-' = refused, else the first letter of the status after (x = cancelled). */
+/* Rows: status before; columns: events in their order. '-' = refused, else the first letter of the status after (x =
+ * cancelled). */
 static const char *const expected[RECORD_STATUS_COUNT] = {
-	[RECORD_NONE] = "q--------",
-	[RECORD_QUEUED] = "-c-----fx",
-	[RECORD_CLAIMED] = "--c-r--fx",
-	[RECORD_RUNNING] = "--rr-rdfx",
-	[RECORD_COMPLETED] = "---------",
-	[RECORD_FAILED] = "---------",
+	[RECORD_NONE] = "q--------",	  [RECORD_QUEUED] = "-c-----fx",    [RECORD_CLAIMED] = "--c-r--fx",
+	[RECORD_RUNNING] = "--rr-rdfx",	  [RECORD_COMPLETED] = "---------", [RECORD_FAILED] = "---------",
 	[RECORD_CANCELLED] = "---------",
 };
 static const char letters[RECORD_STATUS_COUNT] = {'-', 'q', 'c', 'r', 'd', 'f', 'x'};
@@ -66,7 +63,7 @@ static void every_pair_follows_the_table(void **state)
 
 static void a_former_owner_is_refused(void **state)
 {
-	static const enum record_event events[] = {EVENT_STARTED, EVENT_PROGRESS, EVENT_COMPLETED, EVENT_FAILED,
+	static const enum record_event events[] = {EVENT_STARTED,   EVENT_PROGRESS,  EVENT_COMPLETED, EVENT_FAILED,
 						   EVENT_CANCELLED, EVENT_RESTARTED, EVENT_RECLAIMED};
 	(void)state;
 	for (unsigned i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
@@ -144,10 +141,8 @@ static void a_restart_keeps_the_deadline(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_pair_follows_the_table),
-		cmocka_unit_test(a_former_owner_is_refused),
-		cmocka_unit_test(an_end_without_an_owner_is_taken),
-		cmocka_unit_test(an_exact_replay_changes_nothing),
+		cmocka_unit_test(every_pair_follows_the_table),	    cmocka_unit_test(a_former_owner_is_refused),
+		cmocka_unit_test(an_end_without_an_owner_is_taken), cmocka_unit_test(an_exact_replay_changes_nothing),
 		cmocka_unit_test(a_restart_keeps_the_deadline),
 	};
 

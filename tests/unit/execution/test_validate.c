@@ -190,8 +190,15 @@ static void bad_names_are_refused_by_number(void **state)
 	static const struct {
 		const char *text;
 		size_t len;
-	} bad[] = {{"OK=1\0A;touch x=1", 16}, {"OK=1\0=B", 7}, {"OK=1\0" "1A=2", 9}, {"OK=1\0\0X=1", 9},
-		   {"OK=1\0secret-value", 17}, {"OK=1\0A B=", 9}, {"OK=1\0\xc3\xa9=1", 9}};
+	} bad[] = {{"OK=1\0A;touch x=1", 16},
+		   {"OK=1\0=B", 7},
+		   {"OK=1\0"
+		    "1A=2",
+		    9},
+		   {"OK=1\0\0X=1", 9},
+		   {"OK=1\0secret-value", 17},
+		   {"OK=1\0A B=", 9},
+		   {"OK=1\0\xc3\xa9=1", 9}};
 	struct env env = {.arena = arena_new(1 << 20)};
 
 	(void)state;
