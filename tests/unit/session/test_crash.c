@@ -19,6 +19,8 @@ static int make(void **state)
 {
 	(void)state;
 	world_make(&w);
+	/* Longer than any wait here: what the dead process held is freed because it is dead, not because its time is up. */
+	w.conf.operation_ttl_ms = w.conf.owner_ttl_ms = w.conf.claim_ttl_ms = 4 * WAIT_MS;
 	return 0;
 }
 

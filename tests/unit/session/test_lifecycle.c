@@ -238,7 +238,7 @@ static void l2_teardown_while_the_create_is_on_its_way(void **state)
 }
 
 /* The provider has made the session, but its answer is still under way. */
-static void the_create_happens(void)
+static void create_happens(int64_t visible_ms)
 {
 	struct err err = {0};
 	char *doc = NULL, intent[33] = "", *at;
@@ -249,13 +249,33 @@ static void the_create_happens(void)
 	assert_non_null(at);
 	snprintf(intent, sizeof(intent), "%.32s", at + strlen("\"intent\":\""));
 	free(doc);
-	world_plant(&w, "l2", "mock-00000000000000cc", intent, 0);
+	world_plant(&w, "l2", "mock-00000000000000cc", intent, visible_ms);
+}
+
+static void the_create_happens(void)
+{
+	create_happens(0);
+}
+
+static void the_create_shows_late(void)
+{
+	create_happens(500);
 }
 
 static void l2_teardown_before_the_answer_of_a_create(void **state)
 {
 	(void)state;
 	teardown_while_provisioning("provision hang\n", the_create_happens, 1);
+}
+
+/* Not found at first is not absent: it is looked for as long as it may appear. */
+static void l2_teardown_before_a_create_shows(void **state)
+{
+	static char settle[] = "3s";
+
+	(void)state;
+	w.settings[2].value = settle;
+	teardown_while_provisioning("provision hang\n", the_create_shows_late, 1);
 }
 
 /* ---- teardown of a live one ---- */
@@ -564,6 +584,7 @@ int main(int argc, char **argv)
 		TEST_OWN(l2_teardown_while_the_session_becomes_ready),
 		TEST_OWN(l2_teardown_while_the_create_is_on_its_way),
 		TEST_OWN(l2_teardown_before_the_answer_of_a_create),
+		TEST_OWN(l2_teardown_before_a_create_shows),
 		TEST_OWN(teardown_waits_for_running_operations_and_then_forces),
 		TEST(a_quick_end_lets_the_teardown_go_on),
 		TEST(forced_teardown_tells_every_holder_once),
