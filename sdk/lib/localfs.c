@@ -35,8 +35,8 @@ static int set_owner(const struct localfs_op *op, int fd)
 
 	if (fs->uid < 0 && fs->gid < 0)
 		return 0;
-	return fchown(fd, fs->uid < 0 ? (uid_t)-1 : (uid_t)fs->uid, fs->gid < 0 ? (gid_t)-1 : (gid_t)fs->gid) < 0 ? -errno
-														 : 0;
+	/* -1 is what fchown takes for "keep", too. */
+	return fchown(fd, (uid_t)fs->uid, (gid_t)fs->gid) < 0 ? -errno : 0;
 }
 
 int localfs_finish(const struct localfs_op *op, int fd, mode_t mode)

@@ -62,6 +62,7 @@ int32_t berth_localfs_read(const struct berth_host *host, struct berth_call *cal
 {
 	struct localfs_op op = {host, call, fs};
 	char name[BERTH_PATH_MAX + 1];
+	size_t chunk = LOCALFS_CHUNK;
 	struct stat st;
 	int32_t code;
 	int fd = localfs_path_copy(path, name);
@@ -73,8 +74,9 @@ int32_t berth_localfs_read(const struct berth_host *host, struct berth_call *cal
 	if (offset > INT64_MAX || length > INT64_MAX - offset)
 		length = offset > INT64_MAX ? 0 : INT64_MAX - offset;
 	/* The size is a hint for the buffer only: a file of /proc style or one that grows is read to its end. */
-	code = send_range(&op, fd, offset, length,
-			  st.st_size > 0 && (uint64_t)st.st_size < LOCALFS_CHUNK ? (size_t)st.st_size + 1 : LOCALFS_CHUNK);
+	if (st.st_size > 0 && (uint64_t)st.st_size < chunk)
+		chunk = (size_t)st.st_size + 1;
+	code = send_range(&op, fd, offset, length, chunk);
 	close(fd);
 	return code;
 }

@@ -156,7 +156,7 @@ int ustar_pax_parse(const char *data, size_t len, struct ustar_pax *pax)
 		equals = memchr(key, '=', (size_t)(data + size - 1 - key));
 		if (!equals || equals == key)
 			return -EBADMSG;
-		rc = take_record(pax, key, (size_t)(equals - key), equals + 1, (size_t)(data + size - 1 - (equals + 1)));
+		rc = take_record(pax, key, (size_t)(equals - key), equals + 1, (size_t)(data + size - equals - 2));
 		if (rc < 0)
 			return rc;
 		data += size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POSIX tar, as far as it is used here: ustar headers and pax records for long names and large sizes. Pure functions. */
+/* POSIX tar, as far as it is used here: ustar headers, pax records for long names and large sizes. Pure functions. */
 #ifndef LOCALFS_USTAR_H
 #define LOCALFS_USTAR_H
 

@@ -22,9 +22,9 @@ static int id_ok(const struct berth_str *id)
 		return 0;
 	for (size_t i = 0; i < id->len; i++) {
 		char c = id->ptr[i];
+		int plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
-		      c == '.'))
+		if (!plain && c != '_' && c != '-' && c != '.')
 			return 0;
 	}
 	return 1;
@@ -150,7 +150,8 @@ static int32_t reattach(struct sup_op *op, const struct berth_resume *resume)
 	if (rc < 0)
 		return localfs_fail_errno(op->host, op->call, rc == -ENOENT ? -EIO : rc, "look for the command");
 	if (rc == 0)
-		return localfs_fail(op->host, op->call, BERTH_NOT_STARTED, "not_started", "it has not started and will not");
+		return localfs_fail(op->host, op->call, BERTH_NOT_STARTED, "not_started",
+				    "it has not started and will not");
 	code = open_started(op, started.attempt);
 	if (code)
 		return code;

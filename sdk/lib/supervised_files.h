@@ -61,7 +61,7 @@ struct sup_proc {
 /* Reads a whole small file, NUL-terminates it and returns its length; -EFBIG when it does not fit. */
 int sup_read_file(int dir, const char *name, char *buf, size_t cap);
 int sup_write_all(int fd, const void *data, size_t len);
-/* Replaces name in one step by a file made as `temporary` in the same directory, or by what is there under that name. */
+/* Replaces name in one step by a file made as `temporary` in the same directory, or already there under that name. */
 int sup_replace_file(int dir, const char *temporary, const char *name, const void *data, size_t len, int sync);
 
 /* One key=value a line. -ENOENT when the key is absent; values may be %XX-escaped. */

@@ -218,7 +218,8 @@ static int32_t heed_cancel(struct follow *f)
 	uint32_t state = f->op->host->cancel_state(f->op->call);
 
 	if (state == BERTH_CANCEL_DETACH)
-		return localfs_fail(f->op->host, f->op->call, BERTH_CANCELLED, "detached", "detached; the command goes on");
+		return localfs_fail(f->op->host, f->op->call, BERTH_CANCELLED, "detached",
+				    "detached; the command goes on");
 	if (state != BERTH_CANCEL_STOP || f->stop_sent)
 		return BERTH_OK;
 	f->stop_sent = 1;
@@ -273,7 +274,8 @@ static int32_t wait_event(struct follow *f)
 	if (n == 0 && ms > SHORT_WAIT_MS)
 		n = wait_long(f, fds);
 	if (n == -ENOENT)
-		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten", "the command was forgotten");
+		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten",
+				    "the command was forgotten");
 	if (n < -1)
 		return localfs_fail_errno(f->op->host, f->op->call, n, "wait for the command");
 	if (n > 0)

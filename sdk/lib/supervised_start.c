@@ -41,8 +41,9 @@ static int write_file(struct sup_op *op, const char *name, const void *data, siz
 	if (fd < 0)
 		return -errno;
 	rc = sup_write_all(fd, data, len);
+	/* -1 is what fchown takes for "keep", too. */
 	if (rc == 0 && !private_to_us && (sup->uid >= 0 || sup->gid >= 0) &&
-	    fchown(fd, sup->uid < 0 ? (uid_t)-1 : (uid_t)sup->uid, sup->gid < 0 ? (gid_t)-1 : (gid_t)sup->gid) < 0)
+	    fchown(fd, (uid_t)sup->uid, (gid_t)sup->gid) < 0)
 		rc = -errno;
 	close(fd);
 	return rc;
@@ -61,8 +62,9 @@ static int format_spec(const struct sup_op *op, const struct berth_command *comm
 	for (int i = 0; i < 2; i++)
 		max[i] = max[i] > INT64_MAX ? INT64_MAX : max[i];
 	len = snprintf(text, cap,
-		       "timeout_ms=%" PRId64 "\nkill_grace_ms=%" PRId64 "\ndrain_grace_ms=%" PRId64 "\nstdout_max=%" PRIu64
-		       "\nstderr_max=%" PRIu64 "\nkeep_descendants=%d\nhas_stdin=%d\nuid=%" PRId32 "\ngid=%" PRId32 "\n",
+		       "timeout_ms=%" PRId64 "\nkill_grace_ms=%" PRId64 "\ndrain_grace_ms=%" PRId64 "\n"
+		       "stdout_max=%" PRIu64 "\nstderr_max=%" PRIu64 "\nkeep_descendants=%d\nhas_stdin=%d\n"
+		       "uid=%" PRId32 "\ngid=%" PRId32 "\n",
 		       command->timeout_ms, sup->kill_grace_ms, sup->drain_grace_ms, max[0], max[1],
 		       command->keep_descendants != 0, command->has_stdin != 0, sup->uid, sup->gid);
 	for (size_t i = 0; i < 3; i++) {
@@ -191,7 +193,8 @@ int sup_helper(const char *helper, char *const argv[], int64_t deadline_ns)
 
 static int launch(struct sup_op *op, uint32_t attempt)
 {
-	char dir[4096], number[16], helper[] = "berth-supervise", run[] = "run", dir_key[] = "--dir", key[] = "--attempt";
+	char helper[] = "berth-supervise", run[] = "run", dir_key[] = "--dir", key[] = "--attempt";
+	char dir[4096], number[16];
 	char *argv[] = {helper, run, dir_key, dir, key, number, NULL};
 
 	if ((size_t)snprintf(dir, sizeof(dir), "%s/%s", op->sup->run_dir, op->id) >= sizeof(dir))
@@ -200,8 +203,8 @@ static int launch(struct sup_op *op, uint32_t attempt)
 	return sup_helper(op->sup->helper, argv, 0);
 }
 
-/* The launcher was killed, or somebody else reaped it. If it got as far as a supervisor, `started` is there; if not, the
- * poison sees to it that nothing starts late. */
+/* The launcher was killed, or somebody else reaped it. If it got as far as a supervisor, `started` is there; if it did
+ * not, the poison sees to it that nothing starts late. */
 static int32_t launch_lost(struct sup_op *op, uint32_t attempt)
 {
 	struct sup_started started;
@@ -218,7 +221,8 @@ static int32_t launch_lost(struct sup_op *op, uint32_t attempt)
 static int32_t launch_failed(struct sup_op *op, int rc)
 {
 	if (rc == SUP_EXIT_STORAGE)
-		return op->host->fail(op->call, BERTH_UNAVAILABLE, "run_dir", 1, 0, "the run directory cannot be used");
+		return op->host->fail(op->call, BERTH_UNAVAILABLE, "run_dir", 1, 0,
+				      "the run directory cannot be used");
 	if (rc == SUP_EXIT_RESOURCES || rc == -EAGAIN || rc == -ENOMEM)
 		return op->host->fail(op->call, BERTH_UNAVAILABLE, "resources", 1, 0, "no process is left");
 	if (rc < 0)

@@ -2,7 +2,7 @@
 /*
  * Starts the leader: /bin/sh on the script file, in its own session, with its own environment, descriptors 0-2 only,
  * default signals, and the working directory opened beneath the root. vfork keeps it as cheap as posix_spawn; the child
- * may only make system calls, and reports what refused it through memory it shares with the parent until exec.
+ * must not allocate, and reports what refused it through memory it shares with the suspended parent until exec.
  */
 #include "sup.h"
 
@@ -24,6 +24,7 @@ struct plan {
 	int in; /* -1 = keep /dev/null */
 	int out[2];
 	int cgroup; /* cgroup.procs, or -1 */
+	int started;
 	pid_t parent;
 	const struct spec *spec;
 	char script[PATH_MAX];
@@ -35,6 +36,20 @@ static _Noreturn void refuse(struct plan *plan, const char *reason)
 	plan->refusal.err = errno;
 	plan->refusal.reason = reason;
 	_exit(127);
+}
+
+/* Adds the leader to the mark before it runs, so that what it leaves can be found even when this supervisor is killed.
+ * A hint: the command runs all the same. */
+static void note_leader(const struct plan *plan)
+{
+	char text[96];
+	struct sup_proc self;
+	int len;
+
+	if (sup_proc_read(getpid(), &self) < 0)
+		return;
+	len = snprintf(text, sizeof(text), "leader=%d\nleader_start=%" PRIu64 "\n", (int)getpid(), self.start);
+	(void)sup_write_all(plan->started, text, (size_t)len);
 }
 
 static void take_identity(struct plan *plan)
@@ -69,6 +84,7 @@ static _Noreturn void child(struct plan *plan)
 	sigset_t none;
 
 	setsid();
+	note_leader(plan);
 	if (plan->cgroup >= 0 && write(plan->cgroup, "0", 1) != 1)
 		refuse(plan, "cgroup");
 	if ((plan->in >= 0 && dup2(plan->in, STDIN_FILENO) < 0) || dup2(plan->out[0], STDOUT_FILENO) < 0 ||
@@ -162,32 +178,24 @@ static const char *plan_open(struct sup *s, struct plan *plan)
 
 static void plan_close(struct plan *plan)
 {
-	int fds[] = {plan->cwd, plan->in, plan->cgroup, plan->out[0], plan->out[1]};
+	int fds[] = {plan->cwd, plan->in, plan->cgroup, plan->started, plan->out[0], plan->out[1]};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
 		if (fds[i] >= 0)
 			close(fds[i]);
 }
 
-/* Adds the leader to the mark, so that what it leaves can be found even when this supervisor is killed. */
-static void note_leader(struct sup *s)
-{
-	char text[96];
-	struct sup_proc proc;
-	int len;
-
-	if (sup_proc_read(s->leader, &proc) == 0) {
-		len = snprintf(text, sizeof(text), "leader=%d\nleader_start=%" PRIu64 "\n", (int)s->leader, proc.start);
-		/* A hint; the command runs all the same. */
-		(void)sup_write_all(s->started_fd, text, (size_t)len);
-	}
-	close(s->started_fd);
-	s->started_fd = -1;
-}
-
 void command_start(struct sup *s, struct refusal *ret_refusal)
 {
-	struct plan plan = {.cwd = -1, .in = -1, .cgroup = -1, .out = {-1, -1}, .parent = getpid(), .spec = &s->spec};
+	struct plan plan = {
+		.cwd = -1,
+		.in = -1,
+		.cgroup = -1,
+		.started = s->started_fd,
+		.out = {-1, -1},
+		.parent = getpid(),
+		.spec = &s->spec,
+	};
 	const char *reason = plan_open(s, &plan);
 	int err = errno;
 	pid_t pid = -1;
@@ -202,8 +210,8 @@ void command_start(struct sup *s, struct refusal *ret_refusal)
 	}
 	*ret_refusal = (struct refusal){.reason = reason, .err = err};
 	plan_close(&plan);
-	if (reason)
-		return; /* a child that refused is reaped with the rest at exit */
-	s->leader = pid;
-	note_leader(s);
+	s->started_fd = -1;
+	/* A child that refused goes to init with us. */
+	if (!reason)
+		s->leader = pid;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place where the supervisor waits: signals (as a descriptor), output and deadlines. Must never wait elsewhere. */
+/*
+ * The one place where the supervisor waits: for signals (as a descriptor), output and deadlines. Must never block on
+ * anything else.
+ */
 #include "sup.h"
 
 #include <errno.h>

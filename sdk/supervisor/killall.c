@@ -22,6 +22,12 @@
 #define PATIENCE_NS (6000 * MS)
 #define ROUND_MS 20
 
+struct member {
+	pid_t pid;
+	pid_t session;
+	uint64_t start;
+};
+
 struct round {
 	int dir;
 	const char *only; /* NULL = every id */
@@ -29,32 +35,80 @@ struct round {
 	bool failed;  /* an id could not be looked at */
 	size_t alive; /* processes seen in this round */
 	struct sup_started wait; /* one supervisor to wait for; pid 0 = none */
+	char boot[SUP_BOOT_MAX];
+	bool scanned;
+	struct member *members; /* every process, by session */
+	size_t count;
 };
+
+static int by_session(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	return (x->session > y->session) - (x->session < y->session);
+}
+
+/* All processes, once a round: there may be thousands of ids. */
+static void scan(struct round *r)
+{
+	struct dirent *entry;
+	size_t cap = 0; /* of this scan; realloc of what an earlier one left is fine */
+	DIR *proc = opendir("/proc");
+
+	r->scanned = true;
+	r->failed |= !proc;
+	while (proc && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+		struct sup_proc info;
+
+		if (pid <= 0 || sup_proc_read(pid, &info) < 0 || info.state == 'Z' || info.state == 'X')
+			continue;
+		if (r->count == cap) {
+			struct member *grown = realloc(r->members, (cap = cap ? cap * 2 : 256) * sizeof(*grown));
+
+			if (!grown) {
+				r->failed = true;
+				break;
+			}
+			r->members = grown;
+		}
+		r->members[r->count++] = (struct member){pid, info.session, info.start};
+	}
+	if (proc)
+		closedir(proc);
+	if (r->count)
+		qsort(r->members, r->count, sizeof(*r->members), by_session);
+}
 
 /* Members of a dead supervisor's session. The session's number cannot be reused while one of them lives; the leader's
  * start time tells a later session with the same number. */
 static void end_session(struct round *r, const struct sup_started *started)
 {
-	struct dirent *entry;
-	struct sup_proc info;
-	DIR *proc;
+	struct sup_proc leader;
+	size_t low = 0, high;
 
 	if (started->leader <= 0)
 		return;
-	if (sup_proc_read(started->leader, &info) == 0 && info.start != started->leader_start)
-		return;
-	proc = opendir("/proc");
-	while (proc && (entry = readdir(proc))) {
-		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+	if (!r->scanned)
+		scan(r);
+	for (high = r->count; low < high;) {
+		size_t middle = low + (high - low) / 2;
 
-		if (pid <= 0 || sup_proc_read(pid, &info) < 0 || info.session != started->leader ||
-		    info.start < started->leader_start || info.state == 'Z' || info.state == 'X')
+		if (r->members[middle].session < started->leader)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == r->count || r->members[low].session != started->leader)
+		return;
+	if (sup_proc_read(started->leader, &leader) == 0 && leader.start != started->leader_start)
+		return;
+	for (; low < r->count && r->members[low].session == started->leader; low++) {
+		if (r->members[low].start < started->leader_start)
 			continue;
-		sup_signal_exact(pid, info.start, SIGKILL);
+		sup_signal_exact(r->members[low].pid, r->members[low].start, SIGKILL);
 		r->alive++;
 	}
-	if (proc)
-		closedir(proc);
 }
 
 /* The supervisor is stopped or stuck. Its tree first: once it is gone nobody can find it. */
@@ -72,9 +126,7 @@ static void end_from_outside(const struct sup_started *started)
 
 static void end_started(struct round *r, const struct sup_started *started)
 {
-	char boot[SUP_BOOT_MAX];
-
-	if (sup_boot_id(boot, sizeof(boot)) < 0 || strcmp(boot, started->boot) != 0)
+	if (strcmp(r->boot, started->boot) != 0)
 		return;
 	if (!sup_alive(started->pid, started->start)) {
 		end_session(r, started);
@@ -118,6 +170,8 @@ static int round_run(struct round *r)
 
 	r->alive = 0;
 	r->wait.pid = 0;
+	r->scanned = false;
+	r->count = 0;
 	if (r->only) {
 		end_id(r, r->only);
 		return 0;
@@ -153,6 +207,8 @@ int killall_run(const char *run_dir, const char *id, int64_t until_ns)
 	r.dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (r.dir < 0)
 		return errno == ENOENT ? 0 : SUP_EXIT_STORAGE;
+	if (sup_boot_id(r.boot, sizeof(r.boot)) < 0)
+		return SUP_EXIT_STORAGE;
 	for (;;) {
 		r.impatient = sup_now_ns() >= patience;
 		if (round_run(&r) < 0)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides, under the lock of <id>, whether this attempt may start, and turns the process into a supervisor that nobody
- * waits for: the launching process ends at once, its child gets its own session and sets the mark that it started before
- * the lock is released.
- * Must never start anything unless `started` is in place.
+ * waits for: the launching process ends at once, its child gets its own session and sets the mark that it started
+ * before the lock is released. Must never start anything unless `started` is in place.
  */
 #include "sup.h"
 

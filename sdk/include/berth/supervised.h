@@ -11,8 +11,8 @@
  *   <run_dir>/<id>/<attempt>/script  env  stdin
  *   <run_dir>/<id>/<attempt>/stdout  stderr  status  wake
  *
- * Making a file is what costs most here on some disks (0.1 to 1 ms each, six for a silent command). A run directory on a
- * tmpfs loses nothing: it is worth no more than the processes it speaks of.
+ * Making a file is what costs most here on some disks (0.1 to 1 ms each, six for a silent command). A run directory on
+ * a tmpfs loses nothing: it is worth no more than the processes it speaks of.
  *
  * All functions may be called from any thread, return BERTH_ codes, and explain failures with host->fail.
  */

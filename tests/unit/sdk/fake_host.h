@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A host for tests of the SDK's library: records what an operation reports, feeds it, cancels it. One call per thread. */
+/* A host for tests of the SDK's library: records what an operation reports, feeds it, cancels it. */
 #ifndef FAKE_HOST_H
 #define FAKE_HOST_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One command through berth-supervise: what it sees, how it ends, what it leaves. Ids name the rows of field failures. */
+/* One command through berth-supervise: what it sees, how it ends, what it leaves. Ids name rows of field failures. */
 #include "sup_fixture.h"
 
 #include <sys/prctl.h>
@@ -91,7 +91,8 @@ static void c2_survivors_of_a_natural_end_are_killed(void **state)
 	struct berth_call call;
 
 	assert_int_equal(run_script(*state, &call,
-				    "trap '' TERM HUP; setsid sh -c 'trap \"\" TERM; setsid sleep 300 & sleep 301' & exit 5"),
+				    "trap '' TERM HUP; "
+				    "setsid sh -c 'trap \"\" TERM; setsid sleep 300 & sleep 301' & exit 5"),
 			 BERTH_OK);
 	assert_ending(&call, BERTH_ENDING_EXIT, 5);
 	assert_int_equal(call.ending.quiescent, BERTH_QUIESCENT_YES);
@@ -204,7 +205,9 @@ static char *make_group(const char *controller, const char *limit_file, const ch
 
 		if (end)
 			*end = '\0';
-		if (!name || strncmp(name + 1, controller, strlen(controller)) != 0 || name[1 + strlen(controller)] != ':')
+		if (!name || strncmp(name + 1, controller, strlen(controller)) != 0)
+			continue;
+		if (name[1 + strlen(controller)] != ':')
 			continue;
 		snprintf(path, sizeof(path), "/sys/fs/cgroup/%s%s/berth-test-%d", controller,
 			 name + 2 + strlen(controller), (int)getpid());
@@ -356,7 +359,8 @@ static void c9_values_are_byte_exact(void **state)
 {
 	struct fixture *fx = *state;
 	char *big = malloc(100001);
-	const char *const values[] = {"a b  c", "it's \"q\"", "$(id)`id`$HOME", "x\ny\n", "tab\there", "\xff\xfe\xc3\x28", "", big};
+	const char *const values[] = {"a b  c",	   "it's \"q\"",	  "$(id)`id`$HOME", "x\ny\n",
+				      "tab\there", "\xff\xfe\xc3\x28", "",		    big};
 
 	assert_non_null(big);
 	memset(big, 'v', 100000);
@@ -466,7 +470,7 @@ static void c11_long_scripts_run(void **state)
 	}
 }
 
-/* This process takes init's place: what comes to it must be the supervisors and nothing else, for they reap the rest. */
+/* This process takes the place of init: only the supervisors may come to it, for they reap all the rest. */
 static void c13_no_zombies_no_descriptors(void **state)
 {
 	int before = count_entries("/proc/self/fd"), orphans = 0;

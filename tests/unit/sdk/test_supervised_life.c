@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a supervised command beyond one call: started once, cancelled, left and found again, killed, forgotten. */
+/* A supervised command beyond one call: started once, cancelled, left and found again, killed, forgotten. */
 #include "sup_fixture.h"
 
 #define THREADS 32
@@ -147,7 +147,8 @@ static void reattach_after_the_launching_process_died(void **state)
 
 	if (host == 0) {
 		struct berth_command command =
-			make_command("orphan", "echo begin; touch up; while [ ! -e go ]; do sleep 0.01; done; echo end; exit 4");
+			make_command("orphan", "echo begin; touch up; while [ ! -e go ]; do sleep 0.01; done; "
+					       "echo end; exit 4");
 
 		fake_call_init(&call);
 		_exit(berth_sup_execute(&fake_host, &call, &fx->sup, &command));
@@ -176,8 +177,8 @@ static void supervisor_killed_in_the_middle(void **state)
 	struct runner runner;
 	struct berth_call call;
 
-	runner_start(&runner, fx, "lost", "echo before; sleep 300 & touch up; sleep 301; exit 0");
-	FAKE_WAIT(root_has(fx, "up"));
+	runner_start(&runner, fx, "lost", "sleep 300 & echo before; sleep 301; exit 0");
+	FAKE_WAIT(atomic_load(&runner.call.arrived) == 7);
 	assert_int_equal(kill(supervisor_of(fx, "lost"), SIGKILL), 0);
 	runner_join(&runner);
 	assert_int_equal(runner.rc, BERTH_OK);
@@ -202,7 +203,8 @@ static void cancel_takes_the_tree(void **state)
 	struct runner runner;
 
 	runner_start(&runner, fx, "cancel",
-		     "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & touch up; sleep 300; sleep 300");
+		     "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & "
+		     "touch up; sleep 300; sleep 300");
 	FAKE_WAIT(root_has(fx, "up"));
 	fake_cancel(&runner.call, BERTH_CANCEL_STOP);
 	runner_join(&runner);
@@ -397,7 +399,8 @@ static void kept_descendants_survive_forget_and_end_with_kill_all(void **state)
 {
 	struct fixture *fx = *state;
 	struct berth_str id = fake_str("kept");
-	struct berth_command command = make_command("kept", "setsid sh -c 'sleep 300 & sleep 301' & nohup sleep 302 & exit 0");
+	struct berth_command command =
+		make_command("kept", "setsid sh -c 'sleep 300 & sleep 301' & nohup sleep 302 & exit 0");
 	struct runner runner;
 	struct berth_call call;
 
