@@ -235,20 +235,34 @@ static struct berth_ending bend_ending(const struct berth_ending *ending)
 	return bad;
 }
 
-/* A command that was killed because its session went ends so, whatever its supervisor wrote last. */
+/* Killed with its session, or failed because its files (the script first of all) went from under it. */
+static bool may_be_loss(const struct berth_ending *ending)
+{
+	switch (ending->kind) {
+	case BERTH_ENDING_SIGNAL:
+	case BERTH_ENDING_CANCELLED:
+	case BERTH_ENDING_UNKNOWN:
+		return true;
+	case BERTH_ENDING_EXIT:
+		return ending->exit_code != 0;
+	default:
+		return false;
+	}
+}
+
+/* A command whose session went ends so, whatever its supervisor wrote last. */
 static struct berth_ending judge(struct berth_call *call, const struct berth_ending *ending)
 {
 	struct berth_ending judged = *ending;
 	struct session s;
 
-	if (!current || current->m->null ||
-	    (ending->kind != BERTH_ENDING_SIGNAL && ending->kind != BERTH_ENDING_CANCELLED &&
-	     ending->kind != BERTH_ENDING_UNKNOWN))
+	if (!current || current->m->null || !may_be_loss(ending))
 		return judged;
 	if (ending->kind == BERTH_ENDING_CANCELLED && real->cancel_state(call) != BERTH_CANCEL_NONE)
 		return judged;
 	if (store_load(&current->m->store, current->ref, &s) == -ENOENT) {
 		judged.kind = BERTH_ENDING_SESSION_LOST;
+		judged.exit_code = 0;
 		judged.reason = text_str("deleted");
 	}
 	return judged;
