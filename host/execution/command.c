@@ -105,6 +105,8 @@ static enum next ended(struct run *run, const struct attempt *a)
 		explain_stop(run, &f, &ending);
 	else if (f.event == EVENT_FAILED)
 		f.reason = ending.kind;
+	else if (a->reason[0])
+		f.reason = a->reason; /* what the provider saw beside the exit, as a limit that was hit */
 	if (!f.end.proven)
 		call_kill(run);
 	return finish_run(run, &f);

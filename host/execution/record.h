@@ -18,8 +18,9 @@
 /* X(NAME, word, terminal) */
 #define RECORD_STATUSES(X)                                                                                             \
 	X(QUEUED, "queued", false)                                                                                     \
-	X(CLAIMED, "claimed", false) X(RUNNING, "running", false) X(COMPLETED, "completed", true)                      \
-		X(FAILED, "failed", true) X(CANCELLED, "cancelled", true)
+	X(CLAIMED, "claimed", false)                                                                                   \
+	X(RUNNING, "running", false) X(COMPLETED, "completed", true) X(FAILED, "failed", true)                         \
+		X(CANCELLED, "cancelled", true)
 enum record_status {
 	RECORD_NONE, /* there is no record yet */
 #define X(name, word, terminal) RECORD_##name,

@@ -199,6 +199,8 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 	int64_t grace = clock_after_ms(e->config.conf->stop_grace_ms);
 	int64_t last = deadline_ns - DETACH_MS * CLOCK_NS_PER_MS;
 
+	if (e->stopped)
+		return;
 	if (grace > last)
 		grace = last;
 	lock_take(&e->lock);

@@ -10,8 +10,9 @@
 /* X(NAME, type word of the published event) */
 #define RECORD_EVENTS(X)                                                                                               \
 	X(REQUESTED, "requested")                                                                                      \
-	X(CLAIMED, "claimed") X(RECLAIMED, "claimed") X(RESTARTED, "started") X(STARTED, "started")                    \
-		X(PROGRESS, "progress") X(COMPLETED, "completed") X(FAILED, "failed") X(CANCELLED, "cancelled")
+	X(CLAIMED, "claimed")                                                                                          \
+	X(RECLAIMED, "claimed") X(RESTARTED, "started") X(STARTED, "started") X(PROGRESS, "progress")                  \
+		X(COMPLETED, "completed") X(FAILED, "failed") X(CANCELLED, "cancelled")
 enum record_event {
 #define X(name, word) EVENT_##name,
 	RECORD_EVENTS(X)

@@ -149,9 +149,14 @@ void host_down(struct host *host, int64_t grace_ms)
 	close_rest(host);
 }
 
+void host_die(struct host *host)
+{
+	atomic_store(&host->e->dead, true);
+}
+
 void host_crash(struct host *host)
 {
-	atomic_store(&host->e->dead, true);		/* from here on it writes nothing, not even that it stops */
+	host_die(host);
 	sessions_stop(host->sessions, clock_boot_ns()); /* what is being provisioned is left to the next process */
 	executions_free(host->e);
 	close_rest(host);

@@ -41,6 +41,7 @@ struct host {
 void host_make(struct host *host, const char *runtime);
 void host_up(struct host *host);
 void host_down(struct host *host, int64_t grace_ms); /* a stop in good order */
+void host_die(struct host *host);		     /* from here on it writes nothing, not even that it stops */
 void host_crash(struct host *host);		     /* nothing more is written */
 void host_end(struct host *host);		     /* removes the folder */
 
