@@ -223,6 +223,8 @@ class Berth:
             self.proc.wait()
             self.proc = None
         kill_under(self.mock.root)
+        for ref in self.mock.sessions():
+            drop_cgroup(ref)
         if not keep:
             shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -376,6 +378,21 @@ def kill_under(root):
             os.kill(pid, signal.SIGKILL)
         except OSError:
             pass
+
+
+def drop_cgroup(ref):
+    """The group that the mock made for a session with limits and that a killed daemon left."""
+    for base in ("/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"):
+        group = f"{base}/{ref}"
+        for _ in range(100):
+            try:
+                os.rmdir(group)
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(0.01)  # until what was killed is reaped
+            else:
+                break
 
 
 def in_parallel(count, function):
