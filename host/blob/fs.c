@@ -4,14 +4,14 @@
  * their keys, <root>/.staging what is being written. This file opens and closes it; entered by the thread that starts
  * and stops the daemon. It must never adopt a folder with somebody else's files in it.
  */
+#include "blob/fs.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "blob/fs.h"
 
 #define ID_MAX 128
 #define ID_NEW FS_ID ".new"
