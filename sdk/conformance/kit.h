@@ -36,6 +36,7 @@ struct kit_options {
 	bool list, stress;
 	unsigned without; /* NEED_* */
 	int64_t patience; /* factor of every time limit */
+	int64_t gone_s;   /* how long after a release its session may still be seen */
 	const char **rules;
 	size_t rule_count;
 };

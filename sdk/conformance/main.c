@@ -25,6 +25,7 @@ static const char usage[] =
 	"  --deployment NAME   owner mark of what is created; everything that carries it is deleted (conformance)\n"
 	"  --helpers DIR       where berth-supervise is (beside this program)\n"
 	"  --state DIR         the target's private folder is made below it (a temporary one)\n"
+	"  --gone SECONDS      how long after a release its session may still be seen (30)\n"
 	"  --patience N        factor of every time limit (1)\n";
 
 static const struct option long_options[] = {
@@ -34,7 +35,8 @@ static const struct option long_options[] = {
 	{"summary", required_argument, NULL, 'S'}, {"without", required_argument, NULL, 'w'},
 	{"helpers", required_argument, NULL, 'H'}, {"deployment", required_argument, NULL, 'd'},
 	{"state", required_argument, NULL, 'D'},   {"patience", required_argument, NULL, 'p'},
-	{"help", no_argument, NULL, 'h'},	   {0},
+	{"gone", required_argument, NULL, 'g'},	   {"help", no_argument, NULL, 'h'},
+	{0},
 };
 
 /* The whole rule, or its family before the dot. */
@@ -65,12 +67,12 @@ static bool take_without(struct kit_options *opt, const char *word)
 	return true;
 }
 
-static bool take_patience(struct kit_options *opt, const char *word)
+static bool take_number(int64_t *ret, const char *word, int64_t most)
 {
 	char *end;
 
-	opt->patience = strtol(word, &end, 10);
-	return !*end && opt->patience >= 1 && opt->patience <= 100;
+	*ret = strtol(word, &end, 10);
+	return !*end && *ret >= 1 && *ret <= most;
 }
 
 static bool take_option(struct kit_options *opt, int letter)
@@ -87,7 +89,8 @@ static bool take_option(struct kit_options *opt, int letter)
 	case 'd': opt->deployment = optarg; return true;
 	case 'D': opt->state = optarg; return true;
 	case 'w': return take_without(opt, optarg);
-	case 'p': return take_patience(opt, optarg);
+	case 'p': return take_number(&opt->patience, optarg, 100);
+	case 'g': return take_number(&opt->gone_s, optarg, 3600);
 	default: return false;
 	}
 }
@@ -238,7 +241,7 @@ static int run_kit(const struct kit_options *opt)
 
 int main(int argc, char **argv)
 {
-	struct kit_options opt = {.deployment = "conformance", .patience = 1};
+	struct kit_options opt = {.deployment = "conformance", .patience = 1, .gone_s = 30};
 	int rc;
 
 	if (argc == 5 && !strcmp(argv[1], "--probe"))

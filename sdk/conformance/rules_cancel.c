@@ -2,7 +2,9 @@
 /* Rules of what is asked of a running call: stop, detach, deadline. */
 #include "rules.h"
 
-#define SOON_MS 8000
+#define SOON_MS 5000
+/* Of commands that are stopped before: so that they end when they are not. */
+#define TIMEOUT_MS 8000
 /* The contract says one second; the other is for a busy machine. */
 #define DETACH_MS 2000
 
@@ -15,6 +17,7 @@ void rule_cancel_stop(struct check *check)
 	if (!session)
 		return;
 	run = run_plan(check, session, stubborn_tree(check, dir, "wait"));
+	run->command.timeout_ms = kit_ms(check->kit, TIMEOUT_MS);
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
 	run_cancel(run, BERTH_CANCEL_STOP);
@@ -34,6 +37,7 @@ void rule_cancel_flood(struct check *check)
 		return;
 	run = run_plan(check, session, "yes");
 	run->command.stdout_max = 1 << 20;
+	run->command.timeout_ms = kit_ms(check->kit, TIMEOUT_MS);
 	run_start(run);
 	MUST(check, run_wait_output(run, "y", 10000), "the command did not begin");
 	run_cancel(run, BERTH_CANCEL_STOP);

@@ -101,7 +101,7 @@ void rule_timeout_tree(struct check *check)
 	if (!session)
 		return;
 	run = run_plan(check, session, stubborn_tree(check, dir, "wait"));
-	run->command.timeout_ms = kit_ms(check->kit, 1000);
+	run->command.timeout_ms = kit_ms(check->kit, 1000); /* for the tree to be there */
 	run_do(run);
 	MUST(check, !run->rc && run->ending.kind == BERTH_ENDING_TIMEOUT, "a command past its timeout is reported as %s",
 	     run_ending_word(run));

@@ -112,6 +112,15 @@ struct listing {
 	_Atomic unsigned churning;
 };
 
+static void must_list_all(struct check *check, const struct listing *listing)
+{
+	for (int k = 0; k < 3; k++) {
+		int times = session_listed(check, listing->stays[k]->ref);
+
+		MUST(check, times == 1, "list holds a session that stays, while others come and go, %d times", times);
+	}
+}
+
 static void list_or_churn(struct check *check, void *arg, unsigned i)
 {
 	struct listing *listing = arg;
@@ -123,12 +132,7 @@ static void list_or_churn(struct check *check, void *arg, unsigned i)
 		return;
 	}
 	do
-		for (int k = 0; k < 3; k++) {
-			int times = session_listed(check, listing->stays[k]->ref);
-
-			if (times != 1)
-				check_fail(check, "list while others come and go holds a session that stays %d times", times);
-		}
+		must_list_all(check, listing);
 	while (listing->churning && !check_failed(check));
 }
 
@@ -142,6 +146,7 @@ void rule_race_list(struct check *check)
 			return;
 	}
 	check_threads(check, 1 + listing.churning, list_or_churn, &listing);
+	must_list_all(check, &listing);
 }
 
 static void speak_shared(struct check *check, void *arg, unsigned i)

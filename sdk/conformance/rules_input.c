@@ -16,6 +16,7 @@ void rule_stdin_empty(struct check *check)
 	if (!session)
 		return;
 	run = run_plan(check, session, "cat; read x; echo \"$?\"");
+	run->command.timeout_ms = kit_ms(check->kit, 5000);
 	run_do(run);
 	MUST(check, run_exited(run, 0) && run->out[0].len == 2 && run->out[0].ptr[0] == '1',
 	     "a command without input does not read end of file at once: %s", run_ending_word(run));

@@ -45,6 +45,7 @@ void rule_created(struct check *check)
 {
 	struct session *session = session_plan(check, NULL);
 
+	find_must(check, session, 0);
 	session_provision(check, session, NULL);
 	MUST(check, !session->rc, "provision " OK_RC(session->err));
 	MUST(check, session->created == 1, "provision returned OK and called created() %u times", session->created);
@@ -201,6 +202,7 @@ void rule_release(struct check *check)
 
 	if (!session)
 		return;
+	find_must(check, session, 1);
 	MUST(check, !session_release(check->kit, session, &err), "release " OK_RC(err));
 	/* Whatever comes of it, the end of the rule tries again. */
 	session->gone = false;
@@ -222,7 +224,7 @@ void rule_release_running(struct check *check)
 	run_start(run);
 	MUST(check, run_wait_output(run, "on", 10000), "the command did not begin");
 	MUST(check, !session_release(check->kit, session, &err), "release of a session with a running command " OK_RC(err));
-	MUST(check, run_wait(run, 10000), "execute does not return though its session was released");
+	MUST(check, run_wait(run, 6000), "execute does not return though its session was released");
 	MUST(check, run->rc || run->ending.kind != BERTH_ENDING_EXIT,
 	     "a command whose session was released under it ended with %s", run_ending_word(run));
 }

@@ -105,6 +105,7 @@ void rule_reattach_cancel(struct check *check)
 	if (!session)
 		return;
 	first = run_plan(check, session, stubborn_tree(check, dir, "wait"));
+	first->command.timeout_ms = kit_ms(check->kit, 10000);
 	run_start(first);
 	MUST(check, run_wait_output(first, "ready", 10000), "the command did not begin");
 	if (!detach(check, first))
@@ -113,7 +114,7 @@ void rule_reattach_cancel(struct check *check)
 	run_start(again);
 	MUST(check, run_wait_output(again, "ready", 10000), "reattach does not give the output");
 	run_cancel(again, BERTH_CANCEL_STOP);
-	MUST(check, run_wait(again, 8000), "reattach goes on after a STOP");
+	MUST(check, run_wait(again, 5000), "reattach goes on after a STOP");
 	MUST(check, !again->rc && again->ending.kind == BERTH_ENDING_CANCELLED, "a reattached command that was stopped is reported as %s",
 	     run_ending_word(again));
 	tree_gone(check, session, dir);
@@ -290,6 +291,7 @@ void rule_signal_kill(struct check *check)
 	if (!session)
 		return;
 	run = run_plan(check, session, stubborn_tree(check, dir, "wait"));
+	run->command.timeout_ms = kit_ms(check->kit, 10000);
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
 	MUST(check, !call_signal(check_call(check), &session->abi, run->id, BERTH_SIGNAL_KILL, &err), "send_signal " OK_RC(err));

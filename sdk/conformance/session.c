@@ -199,7 +199,7 @@ const struct berth_session_info *session_among(const struct call *call, const ch
 bool session_wait_gone(struct check *check, struct session *session)
 {
 	const struct timespec tick = {.tv_nsec = 20000000};
-	int64_t until = clock_after_ms(kit_ms(check->kit, 30000));
+	int64_t until = clock_after_ms(kit_ms(check->kit, 1000 * check->kit->opt->gone_s));
 
 	do {
 		struct call *call = check_call(check);
