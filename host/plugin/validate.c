@@ -16,10 +16,12 @@
 #define OPTIONS_MAX 256
 #define METRICS_MAX 256
 #define SIZE_MAX_SANE 65536u
-#define PROVIDER_SIZE_1_0 sizeof(struct berth_provider)
+/* Up to the last field of 1.0: what is appended later an older plugin does not have. */
+#define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+#define PROVIDER_SIZE_1_0 END_OF(struct berth_provider, reserved)
 #define OPS_SIZE_LEAST offsetof(struct berth_ops, open)
-#define OPTION_SIZE_1_0 sizeof(struct berth_option)
-#define METRIC_SIZE_1_0 sizeof(struct berth_metric)
+#define OPTION_SIZE_1_0 END_OF(struct berth_option, doc)
+#define METRIC_SIZE_1_0 END_OF(struct berth_metric, doc)
 
 struct check {
 	const char *path;
