@@ -76,9 +76,9 @@ def checks(ctx):
                 print(out[-6000:], flush=True)
 
 
-def e2e(ctx, patterns=()):
-    """Real daemons; see tests/e2e/run.py."""
-    command = [sys.executable, str(ROOT / "tests" / "e2e" / "run.py"), "-j", str(ctx.jobs), *patterns]
+def drive(ctx, name, *arguments):
+    """A program tests/<name>/run.py that says of itself what passed."""
+    command = [sys.executable, str(ROOT / "tests" / name / "run.py"), "-j", str(ctx.jobs), *arguments]
     if ctx.full:
         command.append("--full")
     process = subprocess.Popen(command, env=ctx.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -91,15 +91,32 @@ def e2e(ctx, patterns=()):
     process.wait()
     match = re.match(r"^(\d+) passed, (\d+) failed, (\d+) skipped", last)
     if match:
-        ctx.tally.add("e2e", int(match[1]), int(match[2]), int(match[3]))
+        ctx.tally.add(name, int(match[1]), int(match[2]), int(match[3]))
     else:
-        ctx.tally.add("e2e (ended early)", 0, 1)
+        ctx.tally.add(f"{name} (ended early)", 0, 1)
+
+
+def e2e(ctx, patterns=()):
+    """Real daemons; see tests/e2e/run.py."""
+    drive(ctx, "e2e", *patterns)
+
+
+def conformance(ctx, patterns=()):
+    """The kit over the mock, and over copies of it with planted bugs; see tests/conformance/run.py."""
+    drive(ctx, "conformance", "--build", str(ctx.build), "--preset", ctx.build.name, *patterns)
+
+
+def abi(ctx, patterns=()):
+    """The gates of the provider ABI; see tests/abi/run.py."""
+    drive(ctx, "abi", "--build", str(ctx.build), "--preset", ctx.build.name, *patterns)
 
 
 SUITES = [
     # name, function, sentence
     ("checks", checks, "layers, secrets, headers: rules that the tree itself must keep"),
     ("unit", unit, "unit and component tests (cmocka), hostile plugins included"),
+    ("conformance", conformance, "the provider kit over the mock, and over copies of it with planted bugs"),
+    ("abi", abi, "layout, headers, exports, baseline, an old plugin on this host and on a later one"),
     ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
 ]
 
@@ -114,7 +131,7 @@ def main():
     args = parser.parse_args()
     if args.list:
         for name, _, sentence in SUITES:
-            print(f"{name:10} {sentence}")
+            print(f"{name:12} {sentence}")
         return 0
 
     known = {name: function for name, function, _ in SUITES}
