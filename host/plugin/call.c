@@ -100,6 +100,7 @@ void call_cancel(struct call *call, uint32_t state)
 	lock_take(&call->lock);
 	if (call->cancel_fd >= 0)
 		(void)!write(call->cancel_fd, &one, sizeof(one));
+	http_wake_locked(call);
 	lock_drop(&call->lock);
 	lock_take(&ts->lock);
 	cond_wake_all(&ts->cond); /* it may be waiting its turn */

@@ -122,8 +122,11 @@ static int32_t host_fail(struct berth_call *abi, int32_t code, const char *reaso
 static uint32_t host_cancel_state(struct berth_call *abi)
 {
 	struct call *call = call_of(abi);
+	uint32_t state = call ? atomic_load(&call->cancel) : BERTH_CANCEL_NONE;
 
-	return call ? atomic_load(&call->cancel) : BERTH_CANCEL_NONE;
+	if (call && pthread_equal(call->thread, pthread_self()))
+		call->told = state;
+	return state;
 }
 
 static int32_t host_cancel_fd(struct berth_call *abi)
@@ -139,17 +142,6 @@ static int32_t host_cancel_fd(struct berth_call *abi)
 	fd = call->cancel_fd;
 	lock_drop(&call->lock);
 	return fd;
-}
-
-static int32_t host_http(struct berth_target *target, struct berth_call *call, const struct berth_http_request *request,
-			 struct berth_http_response *ret_response)
-{
-	(void)target;
-	(void)request;
-	if (ret_response && ret_response->struct_size >= offsetof(struct berth_http_response, reserved))
-		ret_response->status = ret_response->sent = 0;
-	return host_fail(call, BERTH_UNSUPPORTED, "http_not_built", 0, 0,
-			 "this host was built without its HTTP service");
 }
 
 static void host_random(void *buf, size_t len)
@@ -297,7 +289,7 @@ const struct berth_host hostapi_table = {
     .source_read = flow_read,
     .cancel_state = host_cancel_state,
     .cancel_fd = host_cancel_fd,
-    .http = host_http,
+    .http = http_exchange,
     .random = host_random,
     .secret = host_secret,
     .counter = host_counter,

@@ -21,6 +21,8 @@
 #endif
 
 struct watchdog;
+struct net;
+struct net_waker;
 
 struct metric_state {
 	_Atomic uint64_t count;
@@ -50,6 +52,7 @@ struct target_state {
 	size_t option_count;
 	char *data_dir;
 	struct watchdog *watchdog;
+	struct net *net;
 #ifdef PLUGIN_GUARD_CALLS
 	const struct guard *base; /* what calls must leave as it was */
 #endif
@@ -125,13 +128,15 @@ struct call {
 	bool stuck;                          /* under the target's lock */
 	const struct berth_identity *wanted; /* find, assign: what must come back */
 
-	struct lock lock; /* LOCK_CALL: cancel_fd and violation */
+	struct lock lock; /* LOCK_CALL: down to violation */
 	int cancel_fd;
+	struct net_waker *wakers; /* exchanges that a cancel ends */
 	char violation[160];
 	_Atomic uint32_t cancel;
 	atomic_bool violated;
 
 	/* Everything below belongs to the calling thread. */
+	uint32_t told; /* the cancel that the plugin knows of */
 	int sink_code; /* what a callback of the sink refused with */
 	int32_t fail_code;
 	uint32_t fail_retryable;
@@ -192,7 +197,11 @@ int32_t emit_change(struct berth_call *abi, const struct berth_change *change);
 int32_t emit_token(struct berth_call *abi, const struct berth_str *token);
 int32_t emit_expiry(struct berth_call *abi, int64_t effective_ms);
 int32_t emit_created(struct berth_call *abi, const struct berth_session_info *info);
-/* stream.c */
+/* http.c */
+int32_t http_exchange(struct berth_target *target, struct berth_call *call, const struct berth_http_request *request,
+		      struct berth_http_response *ret_response);
+void http_wake_locked(struct call *call); /* a cancel is there */
+/* flow.c */
 void flow_progress(struct berth_call *abi, uint32_t phase, const char *text);
 int32_t flow_started(struct berth_call *abi, const struct berth_str *handle);
 int32_t flow_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to);

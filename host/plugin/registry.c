@@ -8,7 +8,12 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "net/net.h"
 #include "plugin/private.h"
+
+/* What the rest of the host needs while as much runs as the configuration allows. */
+#define DESCRIPTORS_PER_COMMAND 2 /* spool files */
+#define DESCRIPTORS_OTHER 256
 
 struct plugin_set {
 	struct plugin_entry {
@@ -19,6 +24,7 @@ struct plugin_set {
 	} * entries;
 	size_t count;
 	struct watchdog *watchdog;
+	struct net *net; /* HTTP for the plugins */
 #ifdef PLUGIN_GUARD_CALLS
 	struct guard base; /* cwd is -1 until taken */
 #endif
@@ -114,10 +120,15 @@ static int start_watch(struct registry *registry, struct err *err)
 int registry_open(const struct conf *conf, const char *probe, struct registry **ret, struct err *err)
 {
 	struct registry *registry = make_registry(conf);
-	int rc = 0;
+	struct net_config net = {
+		.reserved = (uint64_t)conf->http_connections +
+			    (uint64_t)conf->runner_concurrency * DESCRIPTORS_PER_COMMAND + DESCRIPTORS_OTHER,
+	};
+	int rc;
 
 	if (!registry)
 		return err_set(err, ERR_NOMEM, "memory is out");
+	rc = net_new(&net, &registry->plugins->net, err);
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
 		struct target *target = target_new(&conf->targets[i]);
 
@@ -126,6 +137,7 @@ int registry_open(const struct conf *conf, const char *probe, struct registry **
 			break;
 		}
 		registry->targets[registry->target_count++] = target;
+		target->state->net = registry->plugins->net;
 		rc = open_target(registry, conf, target, probe, err);
 	}
 	if (!rc)
@@ -218,6 +230,7 @@ void registry_close(struct registry *registry, int64_t deadline_ns)
 #ifdef PLUGIN_GUARD_CALLS
 		guard_drop(&set->base);
 #endif
+		net_free(set->net);
 		free(set->entries);
 		free(set);
 	}
