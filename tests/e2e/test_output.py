@@ -119,7 +119,8 @@ def cpu(pid):
 
 def test_U6_slow_transfer_outlives_the_lease(make):
     import socket
-    b = make(conf='lease: { idle = "500ms"; active = "1s"; operation_ttl = "1s"; };\ngc: { interval = "100ms"; };').start()
+    idle = int(2000 * harness.PATIENCE)  # between the requests below; the transfer itself takes four times the active lease
+    b = make(conf=f'lease: {{ idle = "{idle}ms"; active = "1s"; operation_ttl = "1s"; }};\ngc: {{ interval = "100ms"; }};').start()
     size = 64 << 20
     b.sh("t", f"head -c {size} /dev/urandom > big; sha256sum big | cut -d' ' -f1 > digest")
     digest = b.sh("t", "cat digest").decode().strip()
