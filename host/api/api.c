@@ -16,7 +16,7 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 	struct api *api = calloc(1, sizeof(*api));
 	struct server_config server = {
 		.routes = api_routes,
-		.auth = {.tokens = conf->tokens, .token_count = conf->token_count},
+		.auth = {.tokens = conf->tokens, .token_count = conf->token_count, .control = conf->control},
 		.watch = config->watch,
 		.address = conf->listen,
 		.port = (unsigned)conf->port,

@@ -15,6 +15,7 @@
 struct auth {
 	const struct conf_token *tokens; /* borrowed */
 	size_t token_count;
+	const struct secret *control; /* borrowed; NULL: no signed tokens */
 };
 
 /* `header` is the value of the one Authorization header, NULL when there was none. ERR_UNAUTHORIZED: absent,

@@ -12,6 +12,7 @@
 #include "api/body.h"
 #include "api/create.h"
 #include "api/resources.h"
+#include "api/signed.h"
 #include "api/wait.h"
 #include "core/clock.h"
 #include "core/limits.h"
@@ -45,7 +46,8 @@ int execution_reach(struct req *req, const char *id, struct execution_head *ret,
 	int r = execution_head(executions_of(req), id, ret, err);
 
 	/* Not known and not allowed must look the same. */
-	if (r == ERR_NOT_FOUND || (r == 0 && !auth_allows(req->token, ret->ident.workspace)))
+	if (r == ERR_NOT_FOUND || (r == 0 && !auth_allows(req->token, ret->ident.workspace)) ||
+	    (r == 0 && req->sig && strcmp(req->sig->ident.task, ret->ident.task) != 0))
 		return no_such(err);
 	return r;
 }
@@ -112,6 +114,23 @@ static int take_key(const struct req *req, const char **ret, struct err *err)
 	return 0;
 }
 
+/* May this token make that? A signed one names task and body, and is used up. */
+static int check_create(const struct req *req, struct execution_create *in, struct err *err)
+{
+	const struct signed_token *sig = req->sig;
+	int r = sig ? signed_body(sig, in->body_sha256, err) : 0;
+
+	if (r == 0)
+		r = auth_workspace(req->token, in->ident.workspace, err);
+	if (r != 0 || !sig)
+		return r;
+	if (strcmp(sig->ident.task, in->ident.task) != 0)
+		return err_set(err, ERR_SCOPE_MISMATCH, "the token does not reach this task");
+	in->nonce_key = sig->nonce_key;
+	in->nonce_expires_ms = sig->expires_ms;
+	return 0;
+}
+
 static int create(struct req *req, struct err *err)
 {
 	struct execution_create in;
@@ -126,7 +145,7 @@ static int create(struct req *req, struct err *err)
 	if (r == 0)
 		r = create_parse(req->arena, req->body.ptr, req->body.len, &in, err);
 	if (r == 0)
-		r = auth_workspace(req->token, in.ident.workspace, err);
+		r = check_create(req, &in, err);
 	if (r != 0)
 		return r;
 	in.idempotency_key = key;
@@ -216,6 +235,8 @@ static int begin_cancel(struct req *req, struct err *err)
 
 	if (r == 0)
 		r = execution_reach(req, id, &head, err);
+	if (r == 0 && req->sig)
+		r = execution_use_nonce(executions_of(req), req->sig->nonce_key, req->sig->expires_ms, err);
 	if (r == 0)
 		r = execution_cancel(executions_of(req), id, "requested", &done, err);
 	if (r != 0)

@@ -91,24 +91,36 @@ static void take_once(struct head *head, const char **slot, const char *name, co
 		*slot = value;
 }
 
+/* Names that mean something here and may stand once. */
+static const struct {
+	const char *name;
+	size_t off;
+} once[] = {
+	{"Host", offsetof(struct head, host)},
+	{"Idempotency-Key", offsetof(struct head, idempotency_key)},
+	{"Range", offsetof(struct head, range)},
+	{"Expect", offsetof(struct head, expect)},
+	{"X-Agentarea-Workspace-ID", offsetof(struct head, workspace)},
+	{"X-Agentarea-Task-ID", offsetof(struct head, task)},
+	{"Last-Event-ID", offsetof(struct head, last_event_id)},
+};
+
 static void take_known(struct head *head, const char *name, const char *value)
 {
 	if (strcasecmp(name, "Content-Length") == 0)
 		take_length(head, value);
 	else if (strcasecmp(name, "Transfer-Encoding") == 0)
 		take_encoding(head, value);
-	else if (strcasecmp(name, "Host") == 0)
-		take_once(head, &head->host, "Host", value);
-	else if (strcasecmp(name, "Idempotency-Key") == 0)
-		take_once(head, &head->idempotency_key, "Idempotency-Key", value);
-	else if (strcasecmp(name, "Range") == 0)
-		take_once(head, &head->range, "Range", value);
-	else if (strcasecmp(name, "Expect") == 0)
-		take_once(head, &head->expect, "Expect", value);
 	else if (strcasecmp(name, "X-Request-Id") == 0 && !head->request_id)
 		head->request_id = value;
 	else if (strcasecmp(name, "Authorization") == 0 && head->authorizations++ == 0)
 		head->authorization = value;
+	else if (strcasecmp(name, "traceparent") == 0 && !head->traceparent)
+		head->traceparent = value;
+	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++) {
+		if (strcasecmp(name, once[i].name) == 0)
+			take_once(head, (const char **)((char *)head + once[i].off), once[i].name, value);
+	}
 }
 
 void head_add(struct head *head, struct arena *arena, const char *name, size_t name_len, const char *value,

@@ -16,6 +16,8 @@
 struct head {
 	/* First values, in the arena; NULL when absent. */
 	const char *host, *authorization, *request_id, *idempotency_key, *range, *expect;
+	const char *workspace, *task; /* X-Agentarea-Workspace-ID, X-Agentarea-Task-ID */
+	const char *traceparent, *last_event_id;
 	int64_t length; /* Content-Length; -1 = none */
 	bool chunked;
 	unsigned authorizations;

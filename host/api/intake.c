@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "api/signed.h"
 #include "core/clock.h"
 #include "core/ident.h"
 #include "core/limits.h"
@@ -123,6 +124,24 @@ static int check_body(struct req *req, struct err *err)
 	return 0;
 }
 
+static int check_token(struct req *req, struct err *err)
+{
+	const struct auth *auth = &req->server->config.auth;
+	const char *header = req->head.authorizations == 1 ? req->head.authorization : NULL;
+	struct signed_token *sig = NULL;
+	int64_t now_ms = clock_wall_ms();
+	int r = auth_check(auth, header, req->route->scope, now_ms, &req->token, err);
+
+	if (r != ERR_UNAUTHORIZED || !auth->control)
+		return r;
+	r = signed_check(auth->control, header, req->route->scope, now_ms, req->arena, &sig, err);
+	if (r == 0) {
+		req->token = &sig->token;
+		req->sig = sig;
+	}
+	return r;
+}
+
 /* Everything that can be told from the head alone, cheapest and safest first. */
 static int admit(struct req *req, struct MHD_Connection *conn, const char *version, struct route_match *match,
 		 struct err *err)
@@ -136,11 +155,11 @@ static int admit(struct req *req, struct MHD_Connection *conn, const char *versi
 	if (r == 0)
 		r = check_room(req, err);
 	if (r == 0 && req->route->scope != SCOPE_OPEN)
-		r = auth_check(&req->server->config.auth,
-			       req->head.authorizations == 1 ? req->head.authorization : NULL, req->route->scope,
-			       clock_wall_ms(), &req->token, err);
+		r = check_token(req, err);
 	if (r == 0)
 		r = take_params(req, match, err);
+	if (r == 0 && req->sig)
+		r = signed_fits(req->sig, &req->head, req->param_count ? req->params[0].value : NULL, err);
 	if (r == 0)
 		r = uri_query_parse(req->arena, query, req->route->query, &req->query, err);
 	if (r == 0)

@@ -23,6 +23,7 @@
 #include "core/watch.h"
 
 struct server;
+struct signed_token;
 
 #define REQ_ID_MAX 64
 #define REQ_KEY_MAX 300 /* a watch key */
@@ -65,6 +66,7 @@ struct req {
 	size_t param_count;
 	struct uri_query query;
 	const struct conf_token *token; /* NULL on an open route */
+	const struct signed_token *sig; /* what `token` was made from, when it was a signed one */
 	struct buf body;		/* empty for STREAM_IN */
 	struct reply reply;
 	const char *details; /* members of the error's "details" object, or NULL */

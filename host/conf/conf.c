@@ -143,7 +143,7 @@ int conf_load(const char *path, bool dev, struct conf **ret, struct err *err)
 		goto out;
 	if (dev && (rc = add_dev_token(conf, err)))
 		goto out;
-	if (!conf->token_count)
+	if (!conf->token_count && !conf->control)
 		log_warn("no token is configured: every request that needs one is refused", KS("file", path));
 	*ret = conf;
 	conf = NULL;
@@ -212,6 +212,7 @@ void conf_free(struct conf *conf)
 		free_target(&conf->targets[i]);
 	for (size_t i = 0; i < conf->token_count; i++)
 		free_token(&conf->tokens[i]);
+	secret_free(conf->control);
 	free(conf->targets);
 	free(conf->tokens);
 	free_rows(conf_options, conf);

@@ -119,6 +119,7 @@ struct conf {
 
 	struct conf_token *tokens;
 	size_t token_count;
+	struct secret *control; /* verifies signed execution tokens; NULL: none is taken */
 	struct conf_target *targets; /* in the order of their file names */
 	size_t target_count;
 };

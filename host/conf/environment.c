@@ -165,13 +165,32 @@ static int apply_tokens(struct conf *conf, struct err *err)
 	return rc;
 }
 
+/* The key of signed execution tokens is no token itself. */
+static int apply_control(struct conf *conf, struct err *err)
+{
+	static const char name[] = "SANDBOX_CONTROL_AUTH_SECRET";
+	size_t len;
+	const void *ptr;
+	int rc = secret_load("env:SANDBOX_CONTROL_AUTH_SECRET", &conf->control, err);
+
+	if (rc || !conf->control)
+		return rc ? err_prefix(err, "environment %s", name) : 0;
+	rc = secret_check(conf->control, name, err);
+	if (rc)
+		return err_prefix(err, "environment");
+	ptr = secret_ptr(conf->control, &len);
+	for (size_t i = 0; i < conf->token_count; i++)
+		if (secret_equal(conf->tokens[i].secret, ptr, len))
+			return err_set(err, ERR_CONFIG, "environment %s: is also the secret of the token \"%s\"", name,
+				       conf->tokens[i].name);
+	return 0;
+}
+
 /* Honoured never, or not yet: going on without would be weaker than what was asked for. */
 static const struct env_word {
 	const char *name;
 	const char *why;
 } env_refused[] = {
-    {"SANDBOX_CONTROL_AUTH_SECRET",
-     "signed execution tokens are not supported yet; use tokens in the configuration file"},
     {"REDIS_URL", "this version keeps its state in SQLite only"},
     {"SANDBOX_WORKSPACE_PROVIDER", "durable workspaces are not supported yet"},
 };
@@ -205,5 +224,7 @@ int conf_apply_environment(struct conf *conf, struct err *err)
 		rc = apply_provisioning(conf, err);
 	if (!rc)
 		rc = apply_target(conf, err);
-	return rc ? rc : apply_tokens(conf, err);
+	if (!rc)
+		rc = apply_tokens(conf, err);
+	return rc ? rc : apply_control(conf, err);
 }

@@ -67,6 +67,8 @@ void json_put_string(struct buf *buf, const char *ptr, size_t len);
 
 /* base64 (RFC 4648, padded, strict). ret is malloc'ed with a NUL after it. */
 int json_base64_decode(const char *ptr, size_t len, char **ret, size_t *ret_len, struct err *err);
+/* The same of base64url without padding (RFC 4648 §5). */
+int json_base64url_decode(const char *ptr, size_t len, char **ret, size_t *ret_len, struct err *err);
 int json_base64_encode(struct buf *buf, const void *ptr, size_t len);
 
 #endif

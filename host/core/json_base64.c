@@ -62,6 +62,28 @@ int json_base64_decode(const char *ptr, size_t len, char **ret, size_t *ret_len,
 	return 0;
 }
 
+int json_base64url_decode(const char *ptr, size_t len, char **ret, size_t *ret_len, struct err *err)
+{
+	size_t pad = (4 - len % 4) % 4;
+	char *plain;
+	int rc;
+
+	if (len > INT_MAX / 2)
+		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "base64 text is too long");
+	/* The other alphabet's digits would pass below. */
+	if (memchr(ptr, '+', len) || memchr(ptr, '/', len) || memchr(ptr, '=', len) || pad == 3)
+		return err_set(err, ERR_INVALID_REQUEST, "not valid base64url");
+	plain = malloc(len + pad + 1);
+	if (!plain)
+		return err_set(err, ERR_NOMEM, "out of memory");
+	for (size_t i = 0; i < len; i++)
+		plain[i] = (char)(ptr[i] == '-' ? '+' : ptr[i] == '_' ? '/' : ptr[i]);
+	memset(plain + len, '=', pad);
+	rc = json_base64_decode(plain, len + pad, ret, ret_len, err);
+	free(plain);
+	return rc;
+}
+
 int json_base64_encode(struct buf *buf, const void *ptr, size_t len)
 {
 	const unsigned char *at = ptr;

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -201,6 +202,23 @@ bool secret_equal(const struct secret *secret, const void *ptr, size_t len)
 
 	secret_wipe(ours, sizeof(ours));
 	secret_wipe(theirs, sizeof(theirs));
+	return equal;
+}
+
+bool secret_signed(const struct secret *secret, const void *ptr, size_t len, const void *mac, size_t mac_len)
+{
+	uint8_t ours[DIGEST];
+	unsigned ours_len = 0;
+
+	if (!secret || secret->len == 0 || !ptr || !mac || mac_len != DIGEST)
+		return false;
+	assert(secret->magic == MAGIC);
+	if (!HMAC(EVP_sha256(), secret->bytes, (int)secret->len, ptr, len, ours, &ours_len) || ours_len != DIGEST)
+		return false;
+
+	bool equal = CRYPTO_memcmp(ours, mac, DIGEST) == 0;
+
+	secret_wipe(ours, sizeof(ours));
 	return equal;
 }
 

@@ -28,6 +28,8 @@ int secret_check(const struct secret *secret, const char *name, struct err *err)
 
 /* The one comparison: SHA-256 of both sides, compared in constant time. NULL or empty never equals anything. */
 bool secret_equal(const struct secret *secret, const void *ptr, size_t len);
+/* Is `mac` the HMAC-SHA256 of the bytes under this secret? Constant time; NULL or another length never fits. */
+bool secret_signed(const struct secret *secret, const void *ptr, size_t len, const void *mac, size_t mac_len);
 void secret_wipe(void *ptr, size_t len);
 
 void secret_sha256(const void *ptr, size_t len, uint8_t ret_digest[32]);

@@ -9,6 +9,7 @@
 
 #include "core/log.h"
 #include "execution/execution_private.h"
+#include "execution/nonce.h"
 
 struct cancel_step {
 	struct executions *e;
@@ -169,4 +170,28 @@ void cancel_task(const struct ident *ident, bool force, void *arg)
 	for (size_t i = 0; i < c.count; i++)
 		end_waiting(c.runs[i]);
 	free(c.runs);
+}
+
+/* ---- nonces ---- */
+
+struct use {
+	const char *key;
+	int64_t expires_ms;
+};
+
+static int use_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct use *use = arg;
+	char id[IDENT_ID_MAX + 1];
+	bool used;
+	int rc = nonce_look_step(txn, use->key, NULL, &used, id, err);
+
+	if (rc || used)
+		return rc ? rc : nonce_refuse(err);
+	return nonce_put_step(txn, use->key, use->expires_ms, NULL, NULL, err);
+}
+
+int execution_use_nonce(struct executions *e, const char *key, int64_t expires_ms, struct err *err)
+{
+	return steps_update(e, use_step, &(struct use){.key = key, .expires_ms = expires_ms}, err);
 }

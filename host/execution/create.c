@@ -11,6 +11,7 @@
 #include "core/limits.h"
 #include "core/secret.h"
 #include "execution/execution_private.h"
+#include "execution/nonce.h"
 #include "execution/validate.h"
 #include "session/binding.h"
 
@@ -73,6 +74,18 @@ static int check_idempotency(struct create_step *in, struct txn *txn, struct err
 	return 0;
 }
 
+/* A signed token is good for one create: with the same body again it gives the record that it made. */
+static int check_nonce(struct create_step *in, struct txn *txn, struct err *err)
+{
+	bool used;
+	int rc = nonce_look_step(txn, in->in->nonce_key, in->in->body_sha256, &used, in->replayed_id, err);
+
+	if (rc || !used)
+		return rc;
+	in->replayed = in->replayed_id[0] != '\0';
+	return in->replayed ? 0 : nonce_refuse(err);
+}
+
 static int put_idempotency(struct create_step *in, struct txn *txn, struct err *err)
 {
 	struct idempotency known = {.id = in->run->id, .sha256 = in->in->body_sha256};
@@ -124,6 +137,8 @@ static int put_rows(struct create_step *in, struct txn *txn, struct err *err)
 		rc = txn_put(txn, STORE_COMMAND, &command, err);
 	if (rc == 0 && req->idempotency_key)
 		rc = put_idempotency(in, txn, err);
+	if (rc == 0 && req->nonce_key)
+		rc = nonce_put_step(txn, req->nonce_key, req->nonce_expires_ms, in->run->id, req->body_sha256, err);
 	return rc;
 }
 
@@ -166,7 +181,9 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 	in->replayed = in->begun = in->live = false;
 	err_clear(&in->begin_err);
 	validate_record(in->e->config.conf, in->in, in->run->id, &in->record);
-	if (in->in->idempotency_key)
+	if (in->in->nonce_key)
+		rc = check_nonce(in, txn, err);
+	if (rc == 0 && !in->replayed && in->in->idempotency_key)
 		rc = check_idempotency(in, txn, err);
 	if (rc || in->replayed)
 		return rc;

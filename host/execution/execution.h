@@ -50,6 +50,9 @@ struct execution_create {
 	int64_t stdout_max, stderr_max; /* -1 = operator's limit */
 	bool keep_descendants;
 	const char *idempotency_key; /* or NULL */
+	const char *nonce_key;	     /* of a signed token, see nonce.h; or NULL */
+	int64_t nonce_expires_ms;
+	const char *traceparent; /* or NULL */
 	char body_sha256[65];
 };
 
@@ -58,6 +61,9 @@ struct execution_create {
  * body). */
 int execution_create(struct executions *e, const struct execution_create *in, char ret_id[IDENT_ID_MAX + 1],
 		     bool *ret_replayed, struct err *err);
+
+/* Takes a nonce for something else than a create. ERR_UNAUTHORIZED: it was used already. */
+int execution_use_nonce(struct executions *e, const char *key, int64_t expires_ms, struct err *err);
 
 /* Asks for cancel; *ret_done: the record is terminal now. */
 int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err);

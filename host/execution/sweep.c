@@ -9,6 +9,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
+#include "execution/nonce.h"
 
 #define PAGE 200
 #define PAGES_MAX 20 /* of old records in one round; the next round goes on */
@@ -207,6 +208,18 @@ static int trim_step(struct txn *txn, void *arg, struct err *err)
 	return txn_trim(txn, STREAM_EVENTS, txn_now(txn) - e->config.conf->exec_retention_ms, TRIM_PAGE, &count, err);
 }
 
+static void drop_nonces(struct executions *e)
+{
+	struct err err = {0};
+	bool more = true;
+	int rc = 0;
+
+	for (unsigned pages = 0; rc == 0 && more && pages < PAGES_MAX; pages++)
+		rc = steps_update(e, nonce_sweep_step, &more, &err);
+	if (rc && rc != ERR_SHUTTING_DOWN)
+		log_warn("old nonces could not be removed", KS("error", err.msg));
+}
+
 /* ---- rounds ---- */
 
 void sweep_round(void *arg)
@@ -226,6 +239,7 @@ void sweep_round(void *arg)
 	if (!e->reconciled)
 		e->reconciled = recover_lost(e, &err) == 0;
 	retain(e);
+	drop_nonces(e);
 	if (steps_update(e, trim_step, e, &err) && err.code != ERR_SHUTTING_DOWN)
 		log_warn("old events could not be trimmed", KS("error", err.msg));
 }
