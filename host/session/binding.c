@@ -302,14 +302,29 @@ static int begin_gone(struct arena *a, struct binding *b, int64_t now, const str
 	return code;
 }
 
+/* Whoever begins an operation renews it from now on: one that a former host registered, or that its publish activated, would
+ * otherwise be lost at the first renewal. */
+static void take_op(struct binding_op *op, int64_t now, const struct binding_rules *r, const struct binding_begin *in,
+		    bool *changed)
+{
+	if (strcmp(op->host, in->host) == 0)
+		return;
+	op->host = in->host;
+	op->until_ms = binding_max(op->until_ms, binding_after(now, r->op_ttl_ms));
+	*changed = true;
+}
+
 /* Takes the operation in as a waiting one, unless it is there. */
 static int wait_registered(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r,
 			   const struct binding_begin *in, bool *changed, struct err *err)
 {
+	struct binding_op *op = binding_find_op(b, in->op_id);
 	int code;
 
-	if (binding_find_op(b, in->op_id))
+	if (op) {
+		take_op(op, now, r, in, changed);
 		return 0;
+	}
 	if (b->op_count - binding_active_ops(b) >= r->waiting_max) {
 		err_set(err, ERR_SESSION_BUSY, "too many operations wait for this task's session");
 		err_reason(err, "waiting_max");
@@ -356,6 +371,7 @@ static int begin_live(struct arena *a, struct binding *b, int64_t now, const str
 	int code = 0;
 
 	if (op && !op->waiting) {
+		take_op(op, now, r, in, changed);
 		*ret = BEGIN_LIVE;
 		return 0;
 	}

@@ -234,6 +234,31 @@ static void a_restart_drops_only_what_nobody_goes_on_with(void **state)
 	assert_int_equal(b.create_until_ms, T0 + 1);
 }
 
+/* A publish of the former host activated it; its record was not started, so it is begun again and not resumed. */
+static void who_begins_an_operation_again_renews_it(void **state)
+{
+	struct binding_begin in = begin_of("op-1");
+	enum begin_outcome outcome;
+	bool changed = false;
+	int64_t retry_at;
+
+	(void)state;
+	in.host = "host-b";
+	row_live(arena, &b, "op-1");
+	binding_restart(&b, T0 + 1, &rules, "host-b", &changed);
+	changed = false;
+	assert_int_equal(binding_begin(arena, &b, T0 + 2, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
+	assert_int_equal(outcome, BEGIN_LIVE);
+	assert_true(changed);
+	assert_true(binding_renew(&b, T0 + 3, &rules, "op-1", "host-b"));
+	changed = false;
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_begin(arena, &b, T0 + 2, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
+	assert_true(changed);
+	assert_true(binding_renew(&b, T0 + 3, &rules, "op-1", "host-b"));
+	assert_int_equal(b.op_count, 1);
+}
+
 static bool all_open(void *arg, const struct binding_op *op)
 {
 	(void)op;
@@ -393,6 +418,7 @@ int main(void)
 		TEST(a_provider_that_grants_too_little_is_no_reason_to_rotate),
 		TEST(failures_back_off),
 		TEST(waiters_get_the_failure_they_waited_for),
+		TEST(who_begins_an_operation_again_renews_it),
 		TEST(a_restart_drops_only_what_nobody_goes_on_with),
 		TEST(an_executions_operation_is_reaped_only_when_its_record_is_closed),
 		TEST(a_condemned_create_is_looked_for_until_it_can_no_longer_appear),

@@ -226,7 +226,7 @@ static inline void world_plant(struct world *w, const char *task, const char *re
 
 static inline void world_vanish(struct world *w, const char *ref)
 {
-	char path[180];
+	char path[512];
 
 	snprintf(path, sizeof(path), "%s/sessions/%s", w->paths[1], ref);
 	assert(nftw(path, world_remove, 16, FTW_DEPTH | FTW_PHYS) == 0);
