@@ -18,19 +18,20 @@
 static int count_entries(const char *path)
 {
 	DIR *dir = opendir(path);
+	struct dirent *entry;
 	int count = 0;
 
 	if (!dir)
 		return -1;
-	while (readdir(dir))
-		count++;
+	while ((entry = readdir(dir)))
+		count += entry->d_name[0] != '.';
 	closedir(dir);
 	return count;
 }
 
 int kit_count_fds(void)
 {
-	return count_entries("/proc/self/fd");
+	return count_entries("/proc/self/fd") - 1; /* that of the folder itself */
 }
 
 int kit_count_threads(void)
@@ -103,6 +104,20 @@ static int load(struct kit *kit, struct err *err)
 	return 0;
 }
 
+static void *do_nothing(void *arg)
+{
+	return arg;
+}
+
+/* The first thread of a process may bring helpers of the C library or of a sanitizer; they are no plugin's. */
+static void start_helpers(void)
+{
+	pthread_t thread;
+
+	if (!thread_start(&thread, "first", do_nothing, NULL))
+		pthread_join(thread, NULL);
+}
+
 int kit_open(struct kit *kit, const struct kit_options *opt, struct err *err)
 {
 	int rc;
@@ -113,6 +128,7 @@ int kit_open(struct kit *kit, const struct kit_options *opt, struct err *err)
 	if ((rc = make_state_dir(kit, err)) || (rc = load(kit, err)))
 		return rc;
 	guard_take(&kit->guard);
+	start_helpers();
 	kit->fds = kit_count_fds();
 	kit->threads = kit_count_threads();
 	rc = registry_open(kit->conf, "/proc/self/exe", &kit->registry, err);

@@ -148,8 +148,12 @@ static bool skip(struct check *check)
 static void judge_close(struct check *check, bool closed)
 {
 	const struct kit *kit = check->kit;
+	int64_t until = clock_after_ms(kit_ms(kit, 2000));
 	int fds = kit_count_fds(), threads = kit_count_threads();
 
+	/* A thread that was joined is listed for a moment longer. */
+	while (threads > kit->threads && clock_boot_ns() < until)
+		threads = kit_count_threads();
 	/* The host keeps the plugin's own file open. */
 	MUST(check, closed, "a call did not come back, so that the target could not be closed");
 	MUST(check, threads <= kit->threads, "%d threads before open, %d after close", kit->threads, threads);
@@ -225,17 +229,16 @@ static int run_kit(const struct kit_options *opt)
 		rc = kit_sweep(kit, &err); /* what a killed run left behind */
 	if (rc) {
 		fprintf(out, "%s%s\n", opt->format == KIT_TAP ? "Bail out! " : "", err.msg);
-		fflush(out);
-		kit_close(kit);
-		return 3;
+		rc = 3;
+	} else {
+		rc = run_all(kit, out);
 	}
-	rc = run_all(kit, out);
-	if (kit->registry && !kit_close(kit))
-		_exit(1); /* a thread still runs in the plugin */
+	fclose(out);
+	if (!kit_close(kit))
+		_exit(rc ? rc : 1); /* a thread still runs in the plugin */
 	guard_drop(&kit->guard);
 	conf_free(kit->conf);
 	free(kit);
-	fclose(out);
 	return rc;
 }
 
