@@ -293,7 +293,7 @@ static const struct {
 } kinds[] = {
 	{BERTH_ENDING_EXIT, "exit"},       {BERTH_ENDING_SIGNAL, "signal"}, {BERTH_ENDING_TIMEOUT, "timeout"},
 	{BERTH_ENDING_CANCELLED, "cancelled"}, {BERTH_ENDING_OOM, "oom"},   {BERTH_ENDING_UNKNOWN, "unknown"},
-	{SUP_KIND_REFUSED, "refused"},
+	{BERTH_ENDING_SESSION_LOST, "session_lost"}, {SUP_KIND_REFUSED, "refused"},
 };
 
 static const char *const quiescents[] = {

@@ -90,9 +90,14 @@ static int32_t emit_lost(struct follow *f)
 				      .quiescent = BERTH_QUIESCENT_UNKNOWN,
 				      .reason = {reason, sizeof(reason) - 1}};
 	struct sup_started started;
+	int rc = sup_poison(f->op->id_fd, f->op->attempt, &started);
 
+	/* The execution's own directory goes with the session only, and nobody will find out more. */
+	if (rc == -ENOENT)
+		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten",
+				    "the command's files were removed");
 	/* It may have died before it could write the mark; then nothing ran, and now nothing will. */
-	if (sup_poison(f->op->id_fd, f->op->attempt, &started) == 0)
+	if (rc == 0)
 		return f->op->host->fail(f->op->call, BERTH_UNAVAILABLE, "start_failed", 1, 0,
 					 "the supervisor ended before it started the command");
 	return f->op->host->emit_ending(f->op->call, &ending);

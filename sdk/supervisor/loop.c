@@ -6,9 +6,11 @@
 #include "sup.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -142,6 +144,28 @@ static void set_reason(struct sup_status *status, const char *reason)
 		snprintf(status->reason, sizeof(status->reason), "%s", reason);
 }
 
+/* Who destroys a session moves or removes its directories first. What a command fails of from then on — its shell cannot
+ * open the script, its paths are gone, it is killed — is not its own ending. The script itself is not looked for: a
+ * command may remove that. */
+static bool session_destroyed(const struct sup *s)
+{
+	char path[PATH_MAX];
+	struct stat named, held;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%" PRIu32, s->dir, s->attempt) >= sizeof(path) ||
+	    fstat(s->attempt_fd, &held) < 0)
+		return false;
+	if (stat(path, &named) < 0)
+		return errno == ENOENT || errno == ENOTDIR;
+	return named.st_ino != held.st_ino || named.st_dev != held.st_dev;
+}
+
+/* That no missing file brings about. */
+static bool succeeded(const struct sup_status *status)
+{
+	return status->kind == BERTH_ENDING_EXIT && status->exit_code == 0;
+}
+
 static void set_natural(struct sup_status *status, const struct sup *s)
 {
 	int st = s->leader_status;
@@ -164,6 +188,10 @@ static struct sup_status compose(const struct sup *s, const struct fate *fate)
 
 	if (!fate->cause)
 		set_natural(&status, s);
+	if (!succeeded(&status) && session_destroyed(s))
+		status = (struct sup_status){.kind = BERTH_ENDING_SESSION_LOST,
+					     .survivors = fate->survivors,
+					     .quiescent = fate->quiescent};
 	status.duration_ms = (end - s->begin_ns) / MS;
 	for (int i = 0; i < 2; i++) {
 		status.kept[i] = s->out[i].kept;
@@ -192,8 +220,14 @@ static void publish(struct sup *s, const struct sup_status *status)
 	int sync = !output_followed(s);
 
 	s->output_over = true;
-	for (int i = 0; i < STATUS_TRIES && sup_status_write(s->attempt_fd, status, sync) < 0; i++)
+	for (int i = 0; i < STATUS_TRIES; i++) {
+		int rc = sup_status_write(s->attempt_fd, status, sync);
+
+		/* Removed: nobody can read it any more, and whoever follows waits for our hang-up. */
+		if (rc == 0 || rc == -ENOENT)
+			break;
 		pause_for(s, STATUS_RETRY_NS);
+	}
 	output_wake(s);
 	close(s->wake);
 	s->wake = -1;

@@ -474,6 +474,34 @@ static void reused_process_numbers_are_left_alone(void **state)
 	fake_call_fini(&call);
 }
 
+/* What a command fails of once its session is destroyed is no ending of its own; a script that removes itself has one. */
+static void destroyed_session_is_no_exit(void **state)
+{
+	struct fixture *fx = *state;
+	struct berth_command command = make_command("gone", "d=${0%/*/*/*}; mv \"$d\" \"$d.gone\"; exit 3");
+	struct berth_call call;
+	char moved[200], path[240], text[512] = "";
+	int fd;
+
+	fake_call_init(&call);
+	expect_script(fx, "rm \"$0\"; exit 3", 3, "");
+	/* Whoever follows sees the status, or that the session is not there. */
+	(void)berth_sup_execute(&fake_host, &call, &fx->sup, &command);
+	snprintf(moved, sizeof(moved), "%s.gone", fx->run);
+	snprintf(path, sizeof(path), "%s/gone/1/status", moved);
+	FAKE_WAIT(access(path, F_OK) == 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0 && read(fd, text, sizeof(text) - 1) > 0);
+	assert_memory_equal(text, "kind=session_lost\nexit_code=0\n", 30);
+	close(fd);
+	assert_int_equal(rename(moved, fx->run), 0);
+	fake_call_fini(&call);
+	command = make_command("removed", "rm -rf \"${0%/*/*}\"; exit 3");
+	fake_call_init(&call);
+	assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command), BERTH_NOT_FOUND);
+	fake_call_fini(&call);
+}
+
 static void missing_helper_or_run_directory(void **state)
 {
 	struct fixture *fx = *state;
@@ -513,6 +541,7 @@ int main(void)
 		TEST(kept_descendants_survive_forget_and_end_with_kill_all),
 		TEST(kill_all_ends_a_stopped_supervisor),
 		TEST(reused_process_numbers_are_left_alone),
+		TEST(destroyed_session_is_no_exit),
 		TEST(missing_helper_or_run_directory),
 	};
 
