@@ -33,8 +33,13 @@ class Tally:
             self.failures.append(name)
 
 
+# The thread sanitizer's shadow memory does not get along with the wide address randomisation of newer kernels.
+WRAP = {"tsan": ["setarch", "-R"]}
+
+
 def run(command, env, limit):
     start = time.monotonic()
+    command = WRAP.get(env.get("BERTH_PRESET"), []) + command
     try:
         done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, errors="replace", timeout=limit,
                               stdin=subprocess.DEVNULL)
@@ -64,6 +69,23 @@ def unit(ctx):
             print(out[-12000:], flush=True)
 
 
+def fuzz(ctx):
+    """Every input of every fuzz target's corpus, without libFuzzer: each counts. See tests/fuzz/run.sh for the real thing."""
+    for corpus in sorted(path for path in (ROOT / "tests" / "fuzz" / "corpus").iterdir() if path.is_dir()):
+        program = ctx.build / "tests" / "fuzz" / f"replay_{corpus.name}"
+        if not program.exists():
+            ctx.tally.add(program.name, 0, 1)
+            print(f"FAIL {program.name}: was not built")
+            continue
+        code, out, seconds = run([str(program), str(corpus)], ctx.env, 300)
+        passed = len(re.findall(r"^ok ", out, re.M))
+        failed = int(code != 0 or passed != len(list(corpus.iterdir())))
+        ctx.tally.add(program.name, passed, failed)
+        print(f"{'FAIL' if failed else 'ok  '} {program.name}: {passed} inputs ({seconds:.1f} s)", flush=True)
+        if failed:
+            print(out[-6000:], flush=True)
+
+
 def checks(ctx):
     """Checks of the tree: every check and its self-test (a planted violation must be found) counts."""
     for script in sorted((ROOT / "tests" / "unit").glob("check_*.py")):
@@ -81,7 +103,7 @@ def drive(ctx, name, *arguments):
     command = [sys.executable, str(ROOT / "tests" / name / "run.py"), "-j", str(ctx.jobs), *arguments]
     if ctx.full:
         command.append("--full")
-    process = subprocess.Popen(command, env=ctx.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    process = subprocess.Popen(WRAP.get(ctx.env["BERTH_PRESET"], []) + command, env=ctx.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace", stdin=subprocess.DEVNULL)
     last = ""
     for line in process.stdout:
@@ -117,6 +139,7 @@ SUITES = [
     ("unit", unit, "unit and component tests (cmocka), hostile plugins included"),
     ("conformance", conformance, "the provider kit over the mock, and over copies of it with planted bugs"),
     ("abi", abi, "layout, headers, exports, baseline, an old plugin on this host and on a later one"),
+    ("fuzz", fuzz, "what fuzzing found worth keeping, fed to every parser of outside bytes"),
     ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
 ]
 
@@ -143,7 +166,8 @@ def main():
 
     class Context:
         build = ROOT / "build" / args.preset
-        env = dict(os.environ, **SANITIZER_ENV, BERTH_BUILD=str(ROOT / "build" / args.preset), BERTH_PATIENCE=PATIENCE[args.preset])
+        env = dict(os.environ, **SANITIZER_ENV, BERTH_BUILD=str(ROOT / "build" / args.preset), BERTH_PATIENCE=PATIENCE[args.preset],
+                   BERTH_PRESET=args.preset)
         full = args.full
         jobs = args.jobs
         tally = Tally()
