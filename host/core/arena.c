@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,17 @@
 #define CHUNK_FIRST ((size_t)1024)
 #define CHUNK_MOST ((size_t)64 * 1024)
 #define ALIGN alignof(max_align_t)
+/* With AddressSanitizer every block is an allocation of its own: else nobody sees a step past its end. */
+#if defined(__SANITIZE_ADDRESS__)
+#define OWN_CHUNKS true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define OWN_CHUNKS true
+#endif
+#endif
+#ifndef OWN_CHUNKS
+#define OWN_CHUNKS false
+#endif
 
 struct chunk {
 	struct chunk *next;
@@ -123,15 +135,16 @@ void *arena_alloc(struct arena *arena, size_t size)
 	if (padded < size)
 		return NULL;
 
-	struct chunk *chunk = padded > arena->chunk_size / 4 ? chunk_for_big(arena, padded)
-							     : chunk_for_small(arena, padded);
+	struct chunk *chunk = OWN_CHUNKS ? chunk_for_big(arena, size)
+			      : padded > arena->chunk_size / 4 ? chunk_for_big(arena, padded)
+							       : chunk_for_small(arena, padded);
 
 	if (!chunk)
 		return NULL;
 
 	void *ptr = chunk->data + chunk->used;
 
-	chunk->used += padded;
+	chunk->used = chunk->size < chunk->used + padded ? chunk->size : chunk->used + padded;
 	arena->used += padded < left ? padded : left;
 	return ptr;
 }

@@ -13,7 +13,12 @@
 #pragma GCC poison strcpy strcat sprintf vsprintf strtok gmtime localtime system popen atoi atol alloca gets
 
 /* Not poisoned: libcrypto's headers use these words as names of parameters. Calling them does not compile. */
-extern int rand(void) __attribute__((error("use secret_random")));
-extern void srand(unsigned) __attribute__((error("use secret_random")));
+#ifdef __clang__ /* takes no "error" after the first declaration; only the static checks and the fuzzers use it */
+#define BANNED(why) __attribute__((unavailable(why)))
+#else
+#define BANNED(why) __attribute__((error(why)))
+#endif
+extern int rand(void) BANNED("use secret_random");
+extern void srand(unsigned) BANNED("use secret_random");
 
 #endif
