@@ -158,6 +158,20 @@ int sup_number(const char *text, const char *key, int64_t *ret_value)
 	return 0;
 }
 
+/* Whatever runs in the sandbox may have written it: a number that does not fit its field is refused, never cut to another. */
+int sup_number_in(const char *text, const char *key, int64_t min, int64_t max, int64_t *ret_value)
+{
+	int64_t value;
+	int rc = sup_number(text, key, &value);
+
+	if (rc < 0)
+		return rc;
+	if (value < min || value > max)
+		return -ERANGE;
+	*ret_value = value;
+	return 0;
+}
+
 int sup_escape(const char *src, size_t len, char *buf, size_t cap)
 {
 	static const char hex[] = "0123456789ABCDEF";
@@ -205,16 +219,17 @@ static int started_parse(const char *text, struct sup_started *ret_started)
 	struct sup_started started = {0};
 	int64_t attempt, pid, start, number;
 
-	if (sup_number(text, "attempt", &attempt) < 0 || sup_number(text, "pid", &pid) < 0 ||
-	    sup_number(text, "start", &start) < 0 || sup_value(text, "boot", started.boot, sizeof(started.boot)) < 0)
+	if (sup_number_in(text, "attempt", 0, UINT32_MAX, &attempt) < 0 ||
+	    sup_number_in(text, "pid", 1, INT32_MAX, &pid) < 0 || sup_number_in(text, "start", 0, INT64_MAX, &start) < 0 ||
+	    sup_value(text, "boot", started.boot, sizeof(started.boot)) < 0)
 		return -EBADMSG;
 	started.attempt = (uint32_t)attempt;
 	started.pid = (int32_t)pid;
 	started.start = (uint64_t)start;
 	/* One write appended both; a reader in between sees neither. */
-	if (sup_number(text, "leader_start", &number) == 0) {
+	if (sup_number_in(text, "leader_start", 0, INT64_MAX, &number) == 0) {
 		started.leader_start = (uint64_t)number;
-		if (sup_number(text, "leader", &number) == 0)
+		if (sup_number_in(text, "leader", 1, INT32_MAX, &number) == 0)
 			started.leader = (int32_t)number;
 	}
 	*ret_started = started;
@@ -251,7 +266,7 @@ int sup_poison_read(int id_dir, uint32_t *ret_attempt)
 	}
 	if (rc < 0)
 		return rc;
-	if (sup_number(text, "attempt", &attempt) < 0)
+	if (sup_number_in(text, "attempt", 0, UINT32_MAX, &attempt) < 0)
 		return -EBADMSG;
 	*ret_attempt = (uint32_t)attempt;
 	return 0;
@@ -302,6 +317,12 @@ static const char *const quiescents[] = {
 	[BERTH_QUIESCENT_NO] = "no",
 };
 
+/* The supervisor writes words only; anything else is not its file. */
+static int reason_ok(const char *reason)
+{
+	return reason[strspn(reason, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
 static int words_read(const char *text, struct sup_status *status)
 {
 	char kind[16], quiescent[16];
@@ -309,7 +330,7 @@ static int words_read(const char *text, struct sup_status *status)
 
 	if (sup_value(text, "kind", kind, sizeof(kind)) < 0 ||
 	    sup_value(text, "quiescent", quiescent, sizeof(quiescent)) < 0 ||
-	    sup_value(text, "reason", status->reason, sizeof(status->reason)) < 0)
+	    sup_value(text, "reason", status->reason, sizeof(status->reason)) < 0 || !reason_ok(status->reason))
 		return -EBADMSG;
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (strcmp(kinds[i].word, kind) == 0)
@@ -322,8 +343,14 @@ static int words_read(const char *text, struct sup_status *status)
 
 int sup_status_read(int attempt_dir, struct sup_status *ret_status)
 {
-	static const char *const keys[] = {"exit_code", "signal", "survivors", "duration_ms",
-					   "stdout", "stderr", "stdout_dropped", "stderr_dropped"};
+	static const struct {
+		const char *key;
+		int64_t min, max;
+	} keys[] = {
+		{"exit_code", INT32_MIN, INT32_MAX}, {"signal", 0, INT32_MAX},	 {"survivors", 0, UINT32_MAX},
+		{"duration_ms", 0, INT64_MAX},	     {"stdout", 0, INT64_MAX},	 {"stderr", 0, INT64_MAX},
+		{"stdout_dropped", 0, INT64_MAX},    {"stderr_dropped", 0, INT64_MAX},
+	};
 	struct sup_status status = {0};
 	int64_t n[sizeof(keys) / sizeof(keys[0])];
 	char text[SUP_SMALL_MAX];
@@ -332,7 +359,7 @@ int sup_status_read(int attempt_dir, struct sup_status *ret_status)
 	if (rc < 0)
 		return rc;
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (sup_number(text, keys[i], &n[i]) < 0)
+		if (sup_number_in(text, keys[i].key, keys[i].min, keys[i].max, &n[i]) < 0)
 			return -EBADMSG;
 	status.exit_code = (int32_t)n[0];
 	status.signal = (int32_t)n[1];

@@ -67,6 +67,8 @@ int sup_replace_file(int dir, const char *temporary, const char *name, const voi
 /* One key=value a line. -ENOENT when the key is absent; values may be %XX-escaped. */
 int sup_value(const char *text, const char *key, char *buf, size_t cap);
 int sup_number(const char *text, const char *key, int64_t *ret_value);
+/* -ERANGE when it is not between the two. */
+int sup_number_in(const char *text, const char *key, int64_t min, int64_t max, int64_t *ret_value);
 /* Escapes control bytes and '%'; returns the length, or -ENAMETOOLONG. */
 int sup_escape(const char *src, size_t len, char *buf, size_t cap);
 

@@ -19,12 +19,17 @@ static int load_numbers(struct spec *spec, const char *text)
 {
 	struct {
 		const char *key;
-		int64_t value;
-	} n[] = {{"timeout_ms", 0}, {"kill_grace_ms", 0}, {"drain_grace_ms", 0}, {"stdout_max", 0}, {"stderr_max", 0},
-		 {"keep_descendants", 0}, {"has_stdin", 0}, {"uid", 0}, {"gid", 0}};
+		int64_t min, max, value;
+	} n[] = {
+		{"timeout_ms", 1, INT64_MAX, 0},     {"kill_grace_ms", 0, INT64_MAX, 0},
+		{"drain_grace_ms", 0, INT64_MAX, 0}, {"stdout_max", 0, INT64_MAX, 0},
+		{"stderr_max", 0, INT64_MAX, 0},     {"keep_descendants", 0, 1, 0},
+		{"has_stdin", 0, 1, 0},		     {"uid", -1, INT32_MAX, 0},
+		{"gid", -1, INT32_MAX, 0},
+	};
 
 	for (size_t i = 0; i < sizeof(n) / sizeof(n[0]); i++)
-		if (sup_number(text, n[i].key, &n[i].value) < 0)
+		if (sup_number_in(text, n[i].key, n[i].min, n[i].max, &n[i].value) < 0)
 			return -EINVAL;
 	spec->timeout_ms = n[0].value;
 	spec->kill_grace_ms = n[1].value;
@@ -35,7 +40,7 @@ static int load_numbers(struct spec *spec, const char *text)
 	spec->has_stdin = n[6].value != 0;
 	spec->uid = (int32_t)n[7].value;
 	spec->gid = (int32_t)n[8].value;
-	return spec->timeout_ms > 0 && spec->kill_grace_ms >= 0 && spec->drain_grace_ms >= 0 ? 0 : -EINVAL;
+	return 0;
 }
 
 static int read_env(int fd, size_t size, char **ret_bytes)
@@ -61,17 +66,22 @@ static int read_env(int fd, size_t size, char **ret_bytes)
 	return 0;
 }
 
+/* Takes bytes, which the pairs point into. */
 static int split_env(struct spec *spec, char *bytes, size_t size)
 {
 	size_t count = 0;
+	int rc = size && bytes[size - 1] != '\0' ? -EINVAL : 0;
 
-	if (size && bytes[size - 1] != '\0')
-		return -EINVAL;
 	for (size_t i = 0; i < size; i++)
 		count += bytes[i] == '\0';
-	spec->env = calloc(count + 1, sizeof(*spec->env));
-	if (!spec->env)
-		return -ENOMEM;
+	if (rc == 0)
+		spec->env = calloc(count + 1, sizeof(*spec->env));
+	if (rc == 0 && !spec->env)
+		rc = -ENOMEM;
+	if (rc < 0 || count == 0) {
+		free(bytes);
+		return rc;
+	}
 	for (size_t i = 0; i < count; i++) {
 		spec->env[i] = bytes;
 		bytes += strlen(bytes) + 1;
