@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define STORE_CLOCK_MAX_MS INT64_C(253402300799999) /* the end of the year 9999 */
+
 struct store_clock {
 	int64_t time_ms;   /* store time at the mark */
 	int64_t boot_ns;   /* CLOCK_BOOTTIME at the mark */

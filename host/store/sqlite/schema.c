@@ -311,7 +311,10 @@ int schema_load_clock(struct conn *conn, struct store_clock *ret, struct err *er
 	if (rc != 0)
 		return rc;
 	rc = json_decode_text(conn->arena, clock_fields, text, strlen(text), &doc, sizeof(doc), err);
-	if (rc != 0 || doc.time_ms <= 0 || strlen(doc.boot_id) >= sizeof(clock.boot_id)) {
+	/* Out of these bounds the clock's arithmetic would overflow. */
+	if (rc != 0 || doc.time_ms <= 0 || doc.time_ms > STORE_CLOCK_MAX_MS || doc.boot_ns < 0 ||
+	    doc.offset_ms < -STORE_CLOCK_MAX_MS || doc.offset_ms > STORE_CLOCK_MAX_MS ||
+	    strlen(doc.boot_id) >= sizeof(clock.boot_id)) {
 		err_set(err, ERR_STORE, "the state database %s: its clock mark is damaged", conn->name);
 		err_reason(err, "corrupt");
 		return ERR_STORE;
