@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the distribution's packages that Berth is built with, or with an argument "tests" also those its tests need. Asks
-# nothing; does nothing when all are there.
+# Installs the distribution's packages that Berth is built with, and with an argument also what its tests ("tests"), the
+# fuzzers ("fuzz") or the static checks ("static") need. Asks nothing; does nothing when all are there.
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libcurl4-openssl-dev libjson-c-dev libhiredis-dev
@@ -9,8 +9,15 @@ libconfig-dev libsqlite3-dev libssl-dev libcmocka-dev ca-certificates"
 tests="python3 curl make g++ sqlite3 binutils libfaketime bzip2 xz-utils dpkg-dev procps
 abigail-tools clang"
 
-packages=$build
-[ "${1:-}" = tests ] && packages="$build $tests"
+fuzz="clang-14 libclang-rt-14-dev llvm-14"
+static="cppcheck clang-tidy-14 python3"
+
+case "${1:-}" in
+tests) packages="$build $tests" ;;
+fuzz) packages="$build $fuzz" ;;
+static) packages="$build $static" ;;
+*) packages=$build ;;
+esac
 
 missing=
 for package in $packages; do
