@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rule while it runs: its verdict, and everything it owns. Threads of the rule may fail it and allocate; init and fini are the
- * main thread's. Must leave no session behind, however the rule ended.
+ * One rule while it runs: its verdict, and everything it owns. Threads of the rule may fail it and allocate; init and
+ * fini are the main thread's. Must leave no session behind, however the rule ended.
  */
 #include "kit.h"
 
@@ -13,7 +13,7 @@
 struct owned {
 	struct owned *next;
 	struct call *call; /* or NULL: memory follows */
-	bool is_buf;       /* which is a struct buf */
+	bool is_buf;	   /* which is a struct buf */
 	max_align_t data[];
 };
 
@@ -143,7 +143,8 @@ static void *crowd_main(void *arg)
 	return NULL;
 }
 
-void check_threads(struct check *check, unsigned count, void (*fn)(struct check *check, void *arg, unsigned i), void *arg)
+void check_threads(struct check *check, unsigned count, void (*fn)(struct check *check, void *arg, unsigned i),
+		   void *arg)
 {
 	struct crowd crowd = {.check = check, .fn = fn, .arg = arg};
 	pthread_t *threads = check_alloc(check, count * sizeof(*threads));

@@ -23,7 +23,7 @@ static int give(void *arg, void *buf, size_t cap, size_t *ret_len)
 	size_t left = source->len - source->at, most = source->step ? source->step : cap;
 
 	if (source->peek && source->at * 2 >= source->len) {
-		void (*peek)(struct source *source) = source->peek;
+		void (*peek)(struct source * source) = source->peek;
 
 		source->peek = NULL;
 		peek(source);
@@ -42,7 +42,8 @@ int file_write(struct check *check, struct session *session, const char *path, u
 {
 	struct sink_state state = {.source = source};
 	const struct call_sink sink = {.read = give, .arg = &state};
-	const struct berth_file_write write = {.struct_size = sizeof(write), .mode = mode, .path = str(path), .size = size};
+	const struct berth_file_write write = {
+		.struct_size = sizeof(write), .mode = mode, .path = str(path), .size = size};
 
 	return call_file_write(check_call_ms(check, kit_ms(check->kit, 60000), &sink), &session->abi, &write, err);
 }
@@ -55,16 +56,18 @@ int file_put(struct check *check, struct session *session, const char *path, uns
 	return file_write(check, session, path, mode, len, &source, err);
 }
 
-int file_get(struct check *check, struct session *session, const char *path, uint64_t offset, uint64_t length, struct buf *ret,
-	     struct err *err)
+int file_get(struct check *check, struct session *session, const char *path, uint64_t offset, uint64_t length,
+	     struct buf *ret, struct err *err)
 {
 	struct sink_state state = {.out = ret};
 	const struct call_sink sink = {.write = take, .arg = &state};
 
-	return call_file_read(check_call_ms(check, kit_ms(check->kit, 60000), &sink), &session->abi, path, offset, length, err);
+	return call_file_read(check_call_ms(check, kit_ms(check->kit, 60000), &sink), &session->abi, path, offset,
+			      length, err);
 }
 
-int file_import(struct check *check, struct session *session, const char *path, const void *ptr, size_t len, struct err *err)
+int file_import(struct check *check, struct session *session, const char *path, const void *ptr, size_t len,
+		struct err *err)
 {
 	struct source source = {.ptr = ptr, .len = len};
 	struct sink_state state = {.source = &source};
@@ -103,7 +106,8 @@ const char *file_dir(struct check *check)
 	return check_printf(check, "d%u", check->kit->serial++);
 }
 
-void file_tar_entry(struct buf *tar, const char *name, char type, const char *link, unsigned mode, const void *data, size_t len)
+void file_tar_entry(struct buf *tar, const char *name, char type, const char *link, unsigned mode, const void *data,
+		    size_t len)
 {
 	char block[TAR_BLOCK] = {0};
 	unsigned sum = 0;
@@ -117,7 +121,10 @@ void file_tar_entry(struct buf *tar, const char *name, char type, const char *li
 	memset(block + 148, ' ', 8);
 	block[156] = type;
 	snprintf(block + 157, 100, "%s", link);
-	memcpy(block + 257, "ustar\0" "00", 8);
+	memcpy(block + 257,
+	       "ustar\0"
+	       "00",
+	       8);
 	for (size_t i = 0; i < TAR_BLOCK; i++)
 		sum += (unsigned char)block[i];
 	snprintf(block + 148, 8, "%06o", sum);

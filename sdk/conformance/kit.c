@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The host around the rules: one target from its file, opened through the host's registry, and closed again. Main thread. Must never
- * touch a session of another deployment than its own.
+ * The host around the rules: one target from its file, opened through the host's registry, and closed again. Main
+ * thread. Must never touch a session of another deployment than its own.
  */
 #include "kit.h"
 

@@ -2,8 +2,9 @@
 /*
  * The conformance kit: rules that every provider plugin keeps, run through the host's own loader and call path.
  *
- * A rule is a function over a struct check. It says what must hold with MUST; the first thing that does not ends it. What it made
- * (sessions, commands, calls, buffers) belongs to the check and is ended, released and freed by check_fini, whatever happened.
+ * A rule is a function over a struct check. It says what must hold with MUST; the first thing that does not ends it.
+ * What it made (sessions, commands, calls, buffers) belongs to the check and is ended, released and freed by
+ * check_fini, whatever happened.
  */
 #ifndef CONFORMANCE_KIT_H
 #define CONFORMANCE_KIT_H
@@ -36,7 +37,7 @@ struct kit_options {
 	bool list, stress;
 	unsigned without; /* NEED_* */
 	int64_t patience; /* factor of every time limit */
-	int64_t gone_s;   /* how long after a release its session may still be seen */
+	int64_t gone_s;	  /* how long after a release its session may still be seen */
 	const char **rules;
 	size_t rule_count;
 };
@@ -45,9 +46,9 @@ struct kit {
 	const struct kit_options *opt;
 	struct conf *conf;
 	struct registry *registry;
-	struct target *target;       /* NULL once closed */
-	struct berth_provider desc;  /* a copy: its texts live as long as the process */
-	uint64_t capabilities;       /* the target's effective ones */
+	struct target *target;	    /* NULL once closed */
+	struct berth_provider desc; /* a copy: its texts live as long as the process */
+	uint64_t capabilities;	    /* the target's effective ones */
 	char state_dir[256];
 	bool own_state_dir;
 	char tag[48]; /* random, part of all names of this run */
@@ -55,7 +56,7 @@ struct kit {
 	struct session *shared; /* a ready session for rules that only use one; dropped when one of them fails */
 	struct guard guard;
 	int fds, threads; /* of the process before the target was opened */
-	bool stuck;       /* a call did not come back: its target cannot be closed */
+	bool stuck;	  /* a call did not come back: its target cannot be closed */
 };
 
 struct check;
@@ -81,20 +82,20 @@ struct check {
 	struct owned *owned; /* calls and memory */
 };
 
-#define MUST(check, condition, ...)                     \
-	do {                                            \
-		if (!(condition)) {                     \
-			check_fail(check, __VA_ARGS__); \
-			return;                         \
-		}                                       \
+#define MUST(check, condition, ...)                                                                                    \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			check_fail(check, __VA_ARGS__);                                                                \
+			return;                                                                                        \
+		}                                                                                                      \
 	} while (0)
 /* The same in functions that hand on what went wrong. */
-#define MUST_OR(check, condition, result, ...)          \
-	do {                                            \
-		if (!(condition)) {                     \
-			check_fail(check, __VA_ARGS__); \
-			return result;                  \
-		}                                       \
+#define MUST_OR(check, condition, result, ...)                                                                         \
+	do {                                                                                                           \
+		if (!(condition)) {                                                                                    \
+			check_fail(check, __VA_ARGS__);                                                                \
+			return result;                                                                                 \
+		}                                                                                                      \
 	} while (0)
 /* What an operation answered, as the end of a message: alone, or apart when other arguments stand before it. */
 #define OK_FMT "answered %s (%s: %s)"
@@ -124,7 +125,8 @@ struct buf *check_buf(struct check *check);
 struct call *check_call(struct check *check);
 struct call *check_call_ms(struct check *check, int64_t ms, const struct call_sink *sink);
 /* Runs fn(arg, i) on count threads at once, begun together, and waits for all. */
-void check_threads(struct check *check, unsigned count, void (*fn)(struct check *check, void *arg, unsigned i), void *arg);
+void check_threads(struct check *check, unsigned count, void (*fn)(struct check *check, void *arg, unsigned i),
+		   void *arg);
 
 /* session.c */
 struct session {
@@ -138,7 +140,7 @@ struct session {
 	int64_t expires_ms;
 	uint32_t phase, isolation;
 	unsigned created; /* how often created() came */
-	int rc;           /* of the provision */
+	int rc;		  /* of the provision */
 	struct err err;
 	bool gone;
 };
@@ -179,8 +181,9 @@ struct run {
 	const char *input;
 	size_t input_len, input_at;
 	int64_t limit_ms; /* the call's deadline, from its start */
-	int refuse;       /* the sink answers this err code from the first byte on */
-	int (*taste)(struct run *run, unsigned stream, const char *ptr, size_t len); /* instead of keeping; 0 = as expected */
+	int refuse;	  /* the sink answers this err code from the first byte on */
+	int (*taste)(struct run *run, unsigned stream, const char *ptr,
+		     size_t len); /* instead of keeping; 0 = as expected */
 	uint64_t taste_state[2];
 
 	struct lock lock; /* LOCK_LEAF: everything below */
@@ -202,7 +205,7 @@ struct run {
 /* A command that is not started yet; `script` is kept by the caller or the check. */
 struct run *run_plan(struct check *check, struct session *session, const char *script);
 struct run *run_plan_reattach(struct check *check, struct session *session, const char *id, uint32_t attempt);
-void run_do(struct run *run);    /* on this thread */
+void run_do(struct run *run);	 /* on this thread */
 void run_start(struct run *run); /* on its own */
 bool run_wait(struct run *run, int64_t ms);
 /* Until the text stands in its standard output. */
@@ -225,7 +228,7 @@ int64_t run_count_lines(struct check *check, struct session *session, const char
 struct source {
 	const char *ptr;
 	size_t len, at, step;
-	int end_rc; /* what the end of the source says */
+	int end_rc;			     /* what the end of the source says */
 	void (*peek)(struct source *source); /* called once in the middle */
 	void *arg;
 };
@@ -233,9 +236,10 @@ int file_write(struct check *check, struct session *session, const char *path, u
 	       struct source *source, struct err *err);
 int file_put(struct check *check, struct session *session, const char *path, unsigned mode, const void *ptr, size_t len,
 	     struct err *err);
-int file_get(struct check *check, struct session *session, const char *path, uint64_t offset, uint64_t length, struct buf *ret,
-	     struct err *err);
-int file_import(struct check *check, struct session *session, const char *path, const void *ptr, size_t len, struct err *err);
+int file_get(struct check *check, struct session *session, const char *path, uint64_t offset, uint64_t length,
+	     struct buf *ret, struct err *err);
+int file_import(struct check *check, struct session *session, const char *path, const void *ptr, size_t len,
+		struct err *err);
 int file_export(struct check *check, struct session *session, const char *const *paths, size_t count, struct buf *ret,
 		struct err *err);
 /* Deterministic bytes that do not repeat soon. */
@@ -243,7 +247,8 @@ void file_fill(char *ptr, size_t len, uint64_t seed);
 /* A folder of this rule alone below the root; its name. */
 const char *file_dir(struct check *check);
 /* One tar entry appended; the end is two zero blocks. */
-void file_tar_entry(struct buf *tar, const char *name, char type, const char *link, unsigned mode, const void *data, size_t len);
+void file_tar_entry(struct buf *tar, const char *name, char type, const char *link, unsigned mode, const void *data,
+		    size_t len);
 void file_tar_end(struct buf *tar);
 
 /* report.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * berth-conformance plugin.so --config target.conf: chooses the rules, runs one after the other, reports. Main thread; exits 0 when
- * no rule failed, 1 when one did, 2 on wrong usage, 3 when the plugin or the target was refused.
+ * berth-conformance plugin.so --config target.conf: chooses the rules, runs one after the other, reports. Main thread;
+ * exits 0 when no rule failed, 1 when one did, 2 on wrong usage, 3 when the plugin or the target was refused.
  */
 #include "kit.h"
 
@@ -29,13 +29,20 @@ static const char usage[] =
 	"  --patience N        factor of every time limit (1)\n";
 
 static const struct option long_options[] = {
-	{"config", required_argument, NULL, 'c'},  {"list", no_argument, NULL, 'l'},
-	{"rule", required_argument, NULL, 'r'},	   {"stress", no_argument, NULL, 's'},
-	{"tap", no_argument, NULL, 't'},	   {"json", no_argument, NULL, 'j'},
-	{"summary", required_argument, NULL, 'S'}, {"without", required_argument, NULL, 'w'},
-	{"helpers", required_argument, NULL, 'H'}, {"deployment", required_argument, NULL, 'd'},
-	{"state", required_argument, NULL, 'D'},   {"patience", required_argument, NULL, 'p'},
-	{"gone", required_argument, NULL, 'g'},	   {"help", no_argument, NULL, 'h'},
+	{"config", required_argument, NULL, 'c'},
+	{"list", no_argument, NULL, 'l'},
+	{"rule", required_argument, NULL, 'r'},
+	{"stress", no_argument, NULL, 's'},
+	{"tap", no_argument, NULL, 't'},
+	{"json", no_argument, NULL, 'j'},
+	{"summary", required_argument, NULL, 'S'},
+	{"without", required_argument, NULL, 'w'},
+	{"helpers", required_argument, NULL, 'H'},
+	{"deployment", required_argument, NULL, 'd'},
+	{"state", required_argument, NULL, 'D'},
+	{"patience", required_argument, NULL, 'p'},
+	{"gone", required_argument, NULL, 'g'},
+	{"help", no_argument, NULL, 'h'},
 	{0},
 };
 
@@ -78,20 +85,44 @@ static bool take_number(int64_t *ret, const char *word, int64_t most)
 static bool take_option(struct kit_options *opt, int letter)
 {
 	switch (letter) {
-	case 'c': opt->config = optarg; return true;
-	case 'l': opt->list = true; return true;
-	case 'r': opt->rules[opt->rule_count++] = optarg; return rule_known(optarg);
-	case 's': opt->stress = true; return true;
-	case 't': opt->format = KIT_TAP; return true;
-	case 'j': opt->format = KIT_JSON; return true;
-	case 'S': opt->summary = optarg; return true;
-	case 'H': opt->helpers = optarg; return true;
-	case 'd': opt->deployment = optarg; return true;
-	case 'D': opt->state = optarg; return true;
-	case 'w': return take_without(opt, optarg);
-	case 'p': return take_number(&opt->patience, optarg, 100);
-	case 'g': return take_number(&opt->gone_s, optarg, 3600);
-	default: return false;
+	case 'c':
+		opt->config = optarg;
+		return true;
+	case 'l':
+		opt->list = true;
+		return true;
+	case 'r':
+		opt->rules[opt->rule_count++] = optarg;
+		return rule_known(optarg);
+	case 's':
+		opt->stress = true;
+		return true;
+	case 't':
+		opt->format = KIT_TAP;
+		return true;
+	case 'j':
+		opt->format = KIT_JSON;
+		return true;
+	case 'S':
+		opt->summary = optarg;
+		return true;
+	case 'H':
+		opt->helpers = optarg;
+		return true;
+	case 'd':
+		opt->deployment = optarg;
+		return true;
+	case 'D':
+		opt->state = optarg;
+		return true;
+	case 'w':
+		return take_without(opt, optarg);
+	case 'p':
+		return take_number(&opt->patience, optarg, 100);
+	case 'g':
+		return take_number(&opt->gone_s, optarg, 3600);
+	default:
+		return false;
 	}
 }
 
@@ -157,7 +188,8 @@ static void judge_close(struct check *check, bool closed)
 	/* The host keeps the plugin's own file open. */
 	MUST(check, closed, "a call did not come back, so that the target could not be closed");
 	MUST(check, threads <= kit->threads, "%d threads before open, %d after close", kit->threads, threads);
-	MUST(check, fds <= kit->fds + 1, "%d descriptors before open, %d after close (1 more is the plugin's file)", kit->fds, fds);
+	MUST(check, fds <= kit->fds + 1, "%d descriptors before open, %d after close (1 more is the plugin's file)",
+	     kit->fds, fds);
 }
 
 static void run_rule(struct kit *kit, const struct rule *rule, struct outcome *ret)
@@ -173,7 +205,8 @@ static void run_rule(struct kit *kit, const struct rule *rule, struct outcome *r
 			judge_close(&check, kit_close(kit));
 	}
 	check_fini(&check);
-	*ret = (struct outcome){.rule = rule, .verdict = check.verdict, .took_ms = (clock_boot_ns() - begin_ns) / CLOCK_NS_PER_MS};
+	*ret = (struct outcome){
+		.rule = rule, .verdict = check.verdict, .took_ms = (clock_boot_ns() - begin_ns) / CLOCK_NS_PER_MS};
 	memcpy(ret->message, check.message, sizeof(ret->message));
 }
 

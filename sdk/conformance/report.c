@@ -47,8 +47,8 @@ void report_begin(FILE *out, const struct kit *kit, size_t count)
 	if (kit->opt->format != KIT_TAP)
 		return;
 	name_capabilities(kit->capabilities, capabilities, sizeof(capabilities));
-	fprintf(out, "TAP version 13\n1..%zu\n# %s %s (%s), target %s: %s\n", count, desc->name, desc->version, desc->build_id,
-		kit->conf->targets[0].name, capabilities);
+	fprintf(out, "TAP version 13\n1..%zu\n# %s %s (%s), target %s: %s\n", count, desc->name, desc->version,
+		desc->build_id, kit->conf->targets[0].name, capabilities);
 	fflush(out);
 }
 
@@ -98,23 +98,38 @@ struct doc {
 	struct row {
 		const char *id, *verdict, *sentence, *message;
 		int64_t took_ms;
-	} *rows;
+	} * rows;
 	size_t row_count;
 };
 
-#define F(kind, key, field, ...) {.name = key, .type = JSON_##kind, .off = offsetof(struct doc, field), __VA_ARGS__}
-#define R(kind, key, field, ...) {.name = key, .type = JSON_##kind, .off = offsetof(struct row, field), __VA_ARGS__}
+#define F(kind, key, field, ...)                                                                                       \
+	{                                                                                                              \
+		.name = key, .type = JSON_##kind, .off = offsetof(struct doc, field), __VA_ARGS__                      \
+	}
+#define R(kind, key, field, ...)                                                                                       \
+	{                                                                                                              \
+		.name = key, .type = JSON_##kind, .off = offsetof(struct row, field), __VA_ARGS__                      \
+	}
 static const struct json_field row_fields[] = {
-	R(STR, "rule", id, 0), R(STR, "result", verdict, 0), R(STR, "sentence", sentence, 0),
-	R(STR, "message", message, .flags = JSON_OMIT), R(I64, "ms", took_ms, 0), {0},
+	R(STR, "rule", id, 0),		 R(STR, "result", verdict, 0),
+	R(STR, "sentence", sentence, 0), R(STR, "message", message, .flags = JSON_OMIT),
+	R(I64, "ms", took_ms, 0),	 {0},
 };
 static const struct json_field doc_fields[] = {
-	F(STR, "kit", kit, 0), F(STR, "abi", abi, 0), F(TIME, "date", date_ms, 0), F(STR, "plugin", plugin, 0),
-	F(STR, "version", version, 0), F(STR, "build_id", build_id, 0), F(STR, "target", target, 0),
+	F(STR, "kit", kit, 0),
+	F(STR, "abi", abi, 0),
+	F(TIME, "date", date_ms, 0),
+	F(STR, "plugin", plugin, 0),
+	F(STR, "version", version, 0),
+	F(STR, "build_id", build_id, 0),
+	F(STR, "target", target, 0),
 	F(STR, "deployment", deployment, 0),
 	F(STRV, "capabilities", capabilities, .count_off = offsetof(struct doc, capability_count)),
-	F(I64, "passed", passed, 0), F(I64, "failed", failed, 0), F(I64, "skipped", skipped, 0),
-	F(ARR, "rules", rows, .count_off = offsetof(struct doc, row_count), .sub = row_fields, .sub_size = sizeof(struct row)),
+	F(I64, "passed", passed, 0),
+	F(I64, "failed", failed, 0),
+	F(I64, "skipped", skipped, 0),
+	F(ARR, "rules", rows, .count_off = offsetof(struct doc, row_count), .sub = row_fields,
+	  .sub_size = sizeof(struct row)),
 	{0},
 };
 
@@ -123,9 +138,15 @@ static void put_json(FILE *out, const struct kit *kit, const struct outcome *out
 	const struct berth_provider *desc = &kit->desc;
 	const char *capabilities[CAPABILITIES];
 	unsigned counts[3];
-	struct doc doc = {.kit = KIT_VERSION, .plugin = desc->name, .version = desc->version, .build_id = desc->build_id,
-			  .target = kit->conf->targets[0].name, .deployment = kit->opt->deployment, .date_ms = clock_wall_ms(),
-			  .capabilities = capabilities, .row_count = count};
+	struct doc doc = {.kit = KIT_VERSION,
+			  .plugin = desc->name,
+			  .version = desc->version,
+			  .build_id = desc->build_id,
+			  .target = kit->conf->targets[0].name,
+			  .deployment = kit->opt->deployment,
+			  .date_ms = clock_wall_ms(),
+			  .capabilities = capabilities,
+			  .row_count = count};
 	char abi[16];
 	struct buf text;
 
@@ -142,7 +163,8 @@ static void put_json(FILE *out, const struct kit *kit, const struct outcome *out
 	if (!doc.rows)
 		abort();
 	for (size_t i = 0; i < count; i++)
-		doc.rows[i] = (struct row){.id = outcomes[i].rule->id, .verdict = verdict_words[outcomes[i].verdict],
+		doc.rows[i] = (struct row){.id = outcomes[i].rule->id,
+					   .verdict = verdict_words[outcomes[i].verdict],
 					   .sentence = outcomes[i].rule->sentence,
 					   .message = *outcomes[i].message ? outcomes[i].message : NULL,
 					   .took_ms = outcomes[i].took_ms};
@@ -186,12 +208,14 @@ int report_summary(const struct kit *kit, const struct outcome *outcomes, size_t
 	name_capabilities(kit->capabilities, capabilities, sizeof(capabilities));
 	count_verdicts(outcomes, count, counts);
 	fprintf(out,
-		"# Berth conformance: %s %s\n\n| | |\n|---|---|\n| plugin | %s |\n| version | %s |\n| build | %s |\n| date | %s |\n"
-		"| ABI | %d.%d |\n| kit | %s%s |\n| capabilities | %s |\n| result | **%s**: %u passed, %u failed, %u skipped |\n\n"
+		"# Berth conformance: %s %s\n\n| | |\n|---|---|\n| plugin | %s |\n| version | %s |\n| build | %s |\n| "
+		"date | %s |\n"
+		"| ABI | %d.%d |\n| kit | %s%s |\n| capabilities | %s |\n| result | **%s**: %u passed, %u failed, %u "
+		"skipped |\n\n"
 		"| rule | result | |\n|---|---|---|\n",
-		desc->name, desc->version, desc->name, desc->version, desc->build_id, date, BERTH_ABI_MAJOR, BERTH_ABI_MINOR,
-		KIT_VERSION, kit->opt->stress ? ", --stress" : "", capabilities, counts[FAILED] ? "failed" : "passed",
-		counts[PASSED], counts[FAILED], counts[SKIPPED]);
+		desc->name, desc->version, desc->name, desc->version, desc->build_id, date, BERTH_ABI_MAJOR,
+		BERTH_ABI_MINOR, KIT_VERSION, kit->opt->stress ? ", --stress" : "", capabilities,
+		counts[FAILED] ? "failed" : "passed", counts[PASSED], counts[FAILED], counts[SKIPPED]);
 	put_section(out, FAILED, outcomes, count);
 	put_section(out, SKIPPED, outcomes, count);
 	put_section(out, PASSED, outcomes, count);

@@ -5,7 +5,8 @@
 
 #include "kit.h"
 
-/* A script that starts three children which are hard to end, says "ready", and goes on with `rest`; tree_gone looks for them. */
+/* A script that starts three children which are hard to end, says "ready", and goes on with `rest`; tree_gone looks for
+ * them. */
 char *stubborn_tree(struct check *check, const char *dir, const char *rest);
 bool tree_gone(struct check *check, struct session *session, const char *dir);
 

@@ -7,9 +7,10 @@ static void must_read(struct check *check, struct session *session, const char *
 	struct buf *back = check_buf(check);
 	struct err err = {0};
 
-	MUST(check, !file_get(check, session, path, 0, BERTH_SIZE_UNKNOWN, back, &err), "read of %s " OK_FMT, path, OK_ARGS(err));
-	MUST(check, back->len == strlen(want) && (!back->len || !memcmp(back->ptr, want, back->len)), "%s holds \"%.40s\"", path,
-	     back->len ? back->ptr : "");
+	MUST(check, !file_get(check, session, path, 0, BERTH_SIZE_UNKNOWN, back, &err), "read of %s " OK_FMT, path,
+	     OK_ARGS(err));
+	MUST(check, back->len == strlen(want) && (!back->len || !memcmp(back->ptr, want, back->len)),
+	     "%s holds \"%.40s\"", path, back->len ? back->ptr : "");
 }
 
 void rule_bulk_import(struct check *check)
@@ -36,7 +37,8 @@ void rule_bulk_import(struct check *check)
 	mode = check_printf(check, "%s/two", dir);
 	MUST(check, !call_file_stat(call, &session->abi, mode, &err), "stat " OK_RC(err));
 	info = call_files(call, &count);
-	MUST(check, count == 1 && (info->mode & 0777) == 0755, "a file of mode 755 in the archive has mode %03o", info->mode & 0777);
+	MUST(check, count == 1 && (info->mode & 0777) == 0755, "a file of mode 755 in the archive has mode %03o",
+	     info->mode & 0777);
 }
 
 void rule_bulk_round(struct check *check)
@@ -50,20 +52,28 @@ void rule_bulk_round(struct check *check)
 	if (!session)
 		return;
 	file_fill(bytes, 300000, 4);
-	MUST(check, !file_put(check, session, check_printf(check, "%s/a/big", from), 0600, bytes, 300000, &err) &&
-			    !file_put(check, session, check_printf(check, "%s/empty", from), 0644, "", 0, &err) &&
-			    !file_put(check, session, check_printf(check, "%s/left", from), 0644, "left", 4, &err),
+	MUST(check,
+	     !file_put(check, session, check_printf(check, "%s/a/big", from), 0600, bytes, 300000, &err) &&
+		     !file_put(check, session, check_printf(check, "%s/empty", from), 0644, "", 0, &err) &&
+		     !file_put(check, session, check_printf(check, "%s/left", from), 0644, "left", 4, &err),
 	     "write " OK_RC(err));
-	MUST(check, !file_export(check, session, (const char *const[]){check_printf(check, "%s/a", from), check_printf(check, "%s/empty", from)}, 2, tar, &err),
+	MUST(check,
+	     !file_export(
+		     check, session,
+		     (const char *const[]){check_printf(check, "%s/a", from), check_printf(check, "%s/empty", from)}, 2,
+		     tar, &err),
 	     "export " OK_RC(err));
 	MUST(check, tar->len >= 1024 && tar->len % 512 == 0, "the archive has %zu bytes", tar->len);
 	MUST(check, !file_import(check, session, to, tar->ptr, tar->len, &err), "import of an own export " OK_RC(err));
-	MUST(check, !file_get(check, session, check_printf(check, "%s/%s/a/big", to, from), 0, BERTH_SIZE_UNKNOWN, back, &err),
+	MUST(check,
+	     !file_get(check, session, check_printf(check, "%s/%s/a/big", to, from), 0, BERTH_SIZE_UNKNOWN, back, &err),
 	     "a file of the archive is not there: " OK_RC(err));
-	MUST(check, back->len == 300000 && !memcmp(back->ptr, bytes, 300000), "300000 bytes came through the archive as %zu, or changed",
-	     back->len);
+	MUST(check, back->len == 300000 && !memcmp(back->ptr, bytes, 300000),
+	     "300000 bytes came through the archive as %zu, or changed", back->len);
 	must_read(check, session, check_printf(check, "%s/%s/empty", to, from), "");
-	MUST(check, call_file_stat(check_call(check), &session->abi, check_printf(check, "%s/%s/left", to, from), &err) == ERR_NOT_FOUND,
+	MUST(check,
+	     call_file_stat(check_call(check), &session->abi, check_printf(check, "%s/%s/left", to, from), &err) ==
+		     ERR_NOT_FOUND,
 	     "the archive holds a file that was not asked for");
 }
 
@@ -99,7 +109,8 @@ void rule_bulk_whole(struct check *check)
 	MUST(check, rc == ERR_NOT_FOUND || (!rc && !count), "of an archive that breaks off %zu files are there", count);
 }
 
-/* A provider may take what changed within the last tick of the session's clock for changed: that tick has to pass first. */
+/* A provider may take what changed within the last tick of the session's clock for changed: that tick has to pass
+ * first. */
 static const char *take_mark(struct check *check, struct session *session)
 {
 	struct call *call = check_call(check);
@@ -140,24 +151,34 @@ void rule_changes_found(struct check *check)
 	static const struct {
 		const char *name;
 		int kind;
-	} want[] = {{"new", BERTH_FILE_REGULAR}, {"grown", BERTH_FILE_REGULAR}, {"mode", BERTH_FILE_REGULAR},
-		    {"gone", 0}, {"sub/new", BERTH_FILE_REGULAR}, {"replaced", BERTH_FILE_REGULAR}};
+	} want[] = {{"new", BERTH_FILE_REGULAR},     {"grown", BERTH_FILE_REGULAR},
+		    {"mode", BERTH_FILE_REGULAR},    {"gone", 0},
+		    {"sub/new", BERTH_FILE_REGULAR}, {"replaced", BERTH_FILE_REGULAR}};
 
-	if (!session || !run_shell(check, session,
-				   check_printf(check, "mkdir %s && cd %s && for f in grown mode gone same replaced; do echo $f >$f; done", dir, dir)))
+	if (!session ||
+	    !run_shell(check, session,
+		       check_printf(check,
+				    "mkdir %s && cd %s && for f in grown mode gone same replaced; do echo $f >$f; done",
+				    dir, dir)))
 		return;
 	token = take_mark(check, session);
-	if (!token || !run_shell(check, session,
-				 check_printf(check, "cd %s && echo x >new && echo more >>grown && chmod 600 mode && rm gone && mkdir sub && "
-						     "echo y >sub/new && echo REPLACED >r && mv r replaced", dir)))
+	if (!token ||
+	    !run_shell(check, session,
+		       check_printf(
+			       check,
+			       "cd %s && echo x >new && echo more >>grown && chmod 600 mode && rm gone && mkdir sub && "
+			       "echo y >sub/new && echo REPLACED >r && mv r replaced",
+			       dir)))
 		return;
 	call = changes_since(check, session, token);
 	for (size_t i = 0; call && i < sizeof(want) / sizeof(*want); i++) {
 		int kind = changed_kind(call, check_printf(check, "%s/%s", dir, want[i].name));
 
-		MUST(check, kind == want[i].kind, "the change of \"%s\" is reported as %d instead of %d", want[i].name, kind, want[i].kind);
+		MUST(check, kind == want[i].kind, "the change of \"%s\" is reported as %d instead of %d", want[i].name,
+		     kind, want[i].kind);
 	}
-	MUST(check, !call || changed_kind(call, check_printf(check, "%s/same", dir)) < 0, "a file that did not change is reported");
+	MUST(check, !call || changed_kind(call, check_printf(check, "%s/same", dir)) < 0,
+	     "a file that did not change is reported");
 }
 
 void rule_changes_hidden(struct check *check)
@@ -166,10 +187,13 @@ void rule_changes_hidden(struct check *check)
 	const char *dir = file_dir(check), *token;
 	struct call *call;
 
-	if (!session || !run_shell(check, session, check_printf(check, "mkdir %s && cd %s && echo aaaa >f && touch -d 2020-01-01 f", dir, dir)))
+	if (!session ||
+	    !run_shell(check, session,
+		       check_printf(check, "mkdir %s && cd %s && echo aaaa >f && touch -d 2020-01-01 f", dir, dir)))
 		return;
 	token = take_mark(check, session);
-	if (!token || !run_shell(check, session, check_printf(check, "cd %s && printf 'bbbb\\n' >f && touch -d 2020-01-01 f", dir)))
+	if (!token || !run_shell(check, session,
+				 check_printf(check, "cd %s && printf 'bbbb\\n' >f && touch -d 2020-01-01 f", dir)))
 		return;
 	call = changes_since(check, session, token);
 	MUST(check, !call || changed_kind(call, check_printf(check, "%s/f", dir)) == BERTH_FILE_REGULAR,
@@ -189,7 +213,8 @@ void rule_changes_none(struct check *check)
 		return;
 	MUST(check, !file_put(check, session, "a/b", 0644, "x", 1, &err), "write " OK_RC(err));
 	token = take_mark(check, session);
-	if (!token || file_get(check, session, "a/b", 0, BERTH_SIZE_UNKNOWN, check_buf(check), &err) || !run_shell(check, session, "cat a/b"))
+	if (!token || file_get(check, session, "a/b", 0, BERTH_SIZE_UNKNOWN, check_buf(check), &err) ||
+	    !run_shell(check, session, "cat a/b"))
 		return;
 	call = changes_since(check, session, token);
 	if (!call)

@@ -56,7 +56,9 @@ void rule_detach(struct check *check)
 
 	if (!session)
 		return;
-	run = run_plan(check, session, check_printf(check, "echo ready; until [ -e %s.go ]; do sleep 0.05; done; echo x >>%s.done", dir, dir));
+	run = run_plan(
+		check, session,
+		check_printf(check, "echo ready; until [ -e %s.go ]; do sleep 0.05; done; echo x >>%s.done", dir, dir));
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
 	begin_ns = clock_boot_ns();
@@ -66,7 +68,8 @@ void rule_detach(struct check *check)
 	MUST(check, run->end_ns - begin_ns < kit_ms(check->kit, DETACH_MS) * CLOCK_NS_PER_MS, "a DETACH took %lld ms",
 	     (long long)((run->end_ns - begin_ns) / CLOCK_NS_PER_MS));
 	if (run_shell(check, session, check_printf(check, ": >%s.go", dir)))
-		run_until(check, session, check_printf(check, "[ -e %s.done ]", dir), "a detached command does not go on");
+		run_until(check, session, check_printf(check, "[ -e %s.done ]", dir),
+			  "a detached command does not go on");
 }
 
 void rule_deadline(struct check *check)
@@ -94,10 +97,10 @@ void rule_deadline_others(struct check *check)
 			struct call *call = call_new(check->kit->target, clock_boot_ns() + ns, NULL);
 			int64_t begin_ns = clock_boot_ns();
 			struct err err = {0};
-			int rc = op == 0 ? call_list(call, NULL, &err) :
-				 op == 1 ? call_check(call, &err) :
-				 op == 2 ? call_await_ready(call, &session->abi, &err) :
-					   call_inspect(call, &session->abi, &err);
+			int rc = op == 0   ? call_list(call, NULL, &err)
+				 : op == 1 ? call_check(call, &err)
+				 : op == 2 ? call_await_ready(call, &session->abi, &err)
+					   : call_inspect(call, &session->abi, &err);
 
 			call_free(call);
 			MUST(check, clock_boot_ns() - begin_ns < ns + kit_ms(check->kit, DETACH_MS) * CLOCK_NS_PER_MS,

@@ -3,11 +3,11 @@
 #include "rules.h"
 
 /* A child of the session's own, one that escapes its session, and one that ignores TERM; each leaves its process id. */
-#define STUBBORN_TREE                                                                                                   \
-	"setsid sh -c 'echo $$ >%s-escaped; while :; do sleep 0.1; done' &\n"                                           \
-	"sh -c 'trap \"\" TERM; echo $$ >%s-deaf; while :; do sleep 0.1; done' &\n"                                     \
-	"sh -c 'echo $$ >%s-plain; while :; do sleep 0.1; done' &\n"                                                    \
-	"until [ -s %s-escaped ] && [ -s %s-deaf ] && [ -s %s-plain ]; do sleep 0.02; done\n"                           \
+#define STUBBORN_TREE                                                                                                  \
+	"setsid sh -c 'echo $$ >%s-escaped; while :; do sleep 0.1; done' &\n"                                          \
+	"sh -c 'trap \"\" TERM; echo $$ >%s-deaf; while :; do sleep 0.1; done' &\n"                                    \
+	"sh -c 'echo $$ >%s-plain; while :; do sleep 0.1; done' &\n"                                                   \
+	"until [ -s %s-escaped ] && [ -s %s-deaf ] && [ -s %s-plain ]; do sleep 0.02; done\n"                          \
 	"echo ready\n"
 
 char *stubborn_tree(struct check *check, const char *dir, const char *rest)
@@ -45,8 +45,14 @@ void rule_script_forms(struct check *check)
 		const char *script;
 		int code;
 	} forms[] = {
-		{"exit 3", 3}, {"cat <<E\nx\nE\nexit 4\n", 4}, {"(exit 5)\n# the last line is a comment", 5}, {"exec sh -c 'exit 6'", 6},
-		{"false", 1}, {"", 0}, {"true &", 0}, {"echo \\\n", 0},
+		{"exit 3", 3},
+		{"cat <<E\nx\nE\nexit 4\n", 4},
+		{"(exit 5)\n# the last line is a comment", 5},
+		{"exec sh -c 'exit 6'", 6},
+		{"false", 1},
+		{"", 0},
+		{"true &", 0},
+		{"echo \\\n", 0},
 	};
 	struct session *session = session_shared(check);
 
@@ -83,8 +89,8 @@ void rule_timeout(struct check *check)
 
 		run->command.timeout_ms = 200;
 		run_do(run);
-		MUST(check, !run->rc && run->ending.kind == BERTH_ENDING_TIMEOUT, "a command past its timeout is reported as %s",
-		     run_ending_word(run));
+		MUST(check, !run->rc && run->ending.kind == BERTH_ENDING_TIMEOUT,
+		     "a command past its timeout is reported as %s", run_ending_word(run));
 		MUST(check, run_took_ms(run) < kit_ms(check->kit, 8000), "a timeout of 200 ms took %lld ms",
 		     (long long)run_took_ms(run));
 		MUST(check, run->ending.duration_ms >= 200, "a timeout of 200 ms is reported after %lld ms",
@@ -103,8 +109,8 @@ void rule_timeout_tree(struct check *check)
 	run = run_plan(check, session, stubborn_tree(check, dir, "wait"));
 	run->command.timeout_ms = kit_ms(check->kit, 1000); /* for the tree to be there */
 	run_do(run);
-	MUST(check, !run->rc && run->ending.kind == BERTH_ENDING_TIMEOUT, "a command past its timeout is reported as %s",
-	     run_ending_word(run));
+	MUST(check, !run->rc && run->ending.kind == BERTH_ENDING_TIMEOUT,
+	     "a command past its timeout is reported as %s", run_ending_word(run));
 	MUST(check, run->ending.quiescent != BERTH_QUIESCENT_NO, "the timeout is reported with processes left");
 	tree_gone(check, session, dir);
 }
@@ -119,11 +125,13 @@ void rule_background(struct check *check)
 		return;
 	run = run_plan(check, session, stubborn_tree(check, dir, "exit 3"));
 	run_do(run);
-	MUST(check, run_exited(run, 3), "a command with children in the background ended with %s", run_ending_word(run));
-	MUST(check, run_took_ms(run) < kit_ms(check->kit, 8000), "children in the background delayed the ending by %lld ms",
-	     (long long)run_took_ms(run));
+	MUST(check, run_exited(run, 3), "a command with children in the background ended with %s",
+	     run_ending_word(run));
+	MUST(check, run_took_ms(run) < kit_ms(check->kit, 8000),
+	     "children in the background delayed the ending by %lld ms", (long long)run_took_ms(run));
 	MUST(check, run->out[0].len == 6, "the output before the ending has %zu bytes instead of 6", run->out[0].len);
-	MUST(check, run->ending.survivors >= 3, "three children outlived the command and %u are reported", run->ending.survivors);
+	MUST(check, run->ending.survivors >= 3, "three children outlived the command and %u are reported",
+	     run->ending.survivors);
 	tree_gone(check, session, dir);
 }
 
@@ -141,9 +149,12 @@ void rule_keep(struct check *check)
 	if (!session)
 		return;
 	/* It writes to a standard output that nobody reads any more. */
-	run = run_plan(check, session,
-		       check_printf(check, "sh -c 'echo $$ >%s; while :; do echo tick; echo tick >>%s.beat; sleep 0.05; done' &\n"
-					   "until [ -s %s.beat ]; do sleep 0.02; done; exit 4", dir, dir, dir));
+	run = run_plan(
+		check, session,
+		check_printf(check,
+			     "sh -c 'echo $$ >%s; while :; do echo tick; echo tick >>%s.beat; sleep 0.05; done' &\n"
+			     "until [ -s %s.beat ]; do sleep 0.02; done; exit 4",
+			     dir, dir, dir));
 	run->command.keep_descendants = 1;
 	run_do(run);
 	MUST(check, run_exited(run, 4), "a command with a kept child ended with %s", run_ending_word(run));
@@ -151,8 +162,10 @@ void rule_keep(struct check *check)
 	     (long long)run_took_ms(run));
 	MUST(check, run->ending.survivors >= 1, "a kept child is not counted as survivor");
 	if (run_until(check, session,
-		      check_printf(check, "a=$(wc -l <%s.beat); sleep 0.2; b=$(wc -l <%s.beat); [ $b -gt $a ] && kill -0 $(cat %s)", dir,
-				   dir, dir),
+		      check_printf(
+			      check,
+			      "a=$(wc -l <%s.beat); sleep 0.2; b=$(wc -l <%s.beat); [ $b -gt $a ] && kill -0 $(cat %s)",
+			      dir, dir, dir),
 		      "a kept child does not live on after the command's ending"))
 		end_kept(check, session, dir);
 }
@@ -171,8 +184,8 @@ void rule_quiescent(struct check *check)
 	     "a command that left nothing is reported with %u survivors, quiescent %u", run->ending.survivors,
 	     run->ending.quiescent);
 	MUST(check, run->ending.duration_ms >= 200 && run->ending.duration_ms <= run_took_ms(run),
-	     "a command of 200 ms, which took %lld ms for the caller, is reported with %lld ms", (long long)run_took_ms(run),
-	     (long long)run->ending.duration_ms);
+	     "a command of 200 ms, which took %lld ms for the caller, is reported with %lld ms",
+	     (long long)run_took_ms(run), (long long)run->ending.duration_ms);
 }
 
 void rule_started(struct check *check)
@@ -198,7 +211,7 @@ void rule_many(struct check *check)
 
 		run_do(run);
 		MUST(check, run_exited(run, 7), "command %d of %d ended with %s", i + 1, count, run_ending_word(run));
-		MUST(check, run->out[0].len == 1 && run->out[0].ptr[0] == 'x', "command %d of %d has %zu bytes of output instead of 1",
-		     i + 1, count, run->out[0].len);
+		MUST(check, run->out[0].len == 1 && run->out[0].ptr[0] == 'x',
+		     "command %d of %d has %zu bytes of output instead of 1", i + 1, count, run->out[0].len);
 	}
 }

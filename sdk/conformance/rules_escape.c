@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules of paths that try to leave the workspace root: through links that commands make, also while they are being swapped, and
- * through archives. What lies outside is a folder below /tmp of the session, so that a provider that fails harms nothing.
+ * Rules of paths that try to leave the workspace root: through links that commands make, also while they are being
+ * swapped, and through archives. What lies outside is a folder below /tmp of the session, so that a provider that fails
+ * harms nothing.
  */
 #include "rules.h"
 
@@ -19,18 +20,21 @@ static bool prepare(struct check *check, struct escape *escape)
 	return escape->session &&
 	       run_shell(check, escape->session,
 			 check_printf(check,
-				      "mkdir -p %s %s/in && printf secret >%s/victim && ln -s %s %s/link && ln -s ../../.. %s/up &&"
+				      "mkdir -p %s %s/in && printf secret >%s/victim && ln -s %s %s/link && ln -s "
+				      "../../.. %s/up &&"
 				      " ln -s %s/victim %s/file && printf mine >%s/own",
-				      escape->out, escape->dir, escape->out, escape->out, escape->dir, escape->dir, escape->out,
-				      escape->dir, escape->dir));
+				      escape->out, escape->dir, escape->out, escape->out, escape->dir, escape->dir,
+				      escape->out, escape->dir, escape->dir));
 }
 
 /* Nothing came, nothing went, nothing changed. */
 static void must_be_untouched(struct check *check, const struct escape *escape)
 {
-	const char *text = run_shell(check, escape->session, check_printf(check, "cd %s && ls -A && cat victim", escape->out));
+	const char *text =
+		run_shell(check, escape->session, check_printf(check, "cd %s && ls -A && cat victim", escape->out));
 
-	MUST(check, text && !strcmp(text, "victim\nsecret"), "what lies outside the root was changed: %.100s", text ? text : "");
+	MUST(check, text && !strcmp(text, "victim\nsecret"), "what lies outside the root was changed: %.100s",
+	     text ? text : "");
 }
 
 static void clear(struct check *check, const struct escape *escape)
@@ -45,21 +49,31 @@ static int try_verb(struct check *check, const struct escape *escape, int verb, 
 	const char *own = check_printf(check, "%s/own", escape->dir);
 
 	switch (verb) {
-	case 0: return file_get(check, escape->session, path, 0, BERTH_SIZE_UNKNOWN, back, err);
-	case 1: return file_put(check, escape->session, path, 0644, "evil", 4, err);
-	case 2: return call_file_stat(check_call(check), abi, path, err);
-	case 3: return call_file_list(check_call(check), abi, path, BERTH_LIST_RECURSIVE, err);
-	case 4: return call_file_remove(check_call(check), abi, path, BERTH_REMOVE_RECURSIVE, err);
-	case 5: return call_file_move(check_call(check), abi, path, own, err);
-	case 6: return call_file_move(check_call(check), abi, own, path, err);
-	case 7: return file_import(check, escape->session, path, "", 0, err);
-	default: return file_export(check, escape->session, &path, 1, back, err);
+	case 0:
+		return file_get(check, escape->session, path, 0, BERTH_SIZE_UNKNOWN, back, err);
+	case 1:
+		return file_put(check, escape->session, path, 0644, "evil", 4, err);
+	case 2:
+		return call_file_stat(check_call(check), abi, path, err);
+	case 3:
+		return call_file_list(check_call(check), abi, path, BERTH_LIST_RECURSIVE, err);
+	case 4:
+		return call_file_remove(check_call(check), abi, path, BERTH_REMOVE_RECURSIVE, err);
+	case 5:
+		return call_file_move(check_call(check), abi, path, own, err);
+	case 6:
+		return call_file_move(check_call(check), abi, own, path, err);
+	case 7:
+		return file_import(check, escape->session, path, "", 0, err);
+	default:
+		return file_export(check, escape->session, &path, 1, back, err);
 	}
 }
 
 void rule_escape_links(struct check *check)
 {
-	static const char *const verbs[] = {"read", "write", "stat", "list", "remove", "move from", "move to", "import", "export"};
+	static const char *const verbs[] = {"read",	 "write",   "stat",   "list",  "remove",
+					    "move from", "move to", "import", "export"};
 	static const char *const names[] = {"link/victim", "link/new", "up/conformance-none", "link/victim/x"};
 	struct escape escape;
 
@@ -69,13 +83,16 @@ void rule_escape_links(struct check *check)
 		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 			struct buf *back = check_buf(check);
 			struct err err = {0};
-			int rc = try_verb(check, &escape, verb, check_printf(check, "%s/%s", escape.dir, names[i]), back, &err);
+			int rc = try_verb(check, &escape, verb, check_printf(check, "%s/%s", escape.dir, names[i]),
+					  back, &err);
 
-			MUST(check, rc && !back->len, "%s through a link out of the root (%s) answers %s, and gives %zu bytes", verbs[verb],
+			MUST(check, rc && !back->len,
+			     "%s through a link out of the root (%s) answers %s, and gives %zu bytes", verbs[verb],
 			     names[i], err_name(rc), back->len);
 			MUST(check, is_invalid(rc) && !strcmp(err.reason, "path_escapes"),
-			     "%s through a link out of the root (%s) answers %s, reason \"%s\", instead of invalid, path_escapes", verbs[verb],
-			     names[i], err_name(rc), err.reason);
+			     "%s through a link out of the root (%s) answers %s, reason \"%s\", instead of invalid, "
+			     "path_escapes",
+			     verbs[verb], names[i], err_name(rc), err.reason);
 		}
 	must_be_untouched(check, &escape);
 	clear(check, &escape);
@@ -129,11 +146,12 @@ void rule_escape_swapped(struct check *check)
 	if (!prepare(check, &escape))
 		return;
 	stop = check_printf(check, "%s/stop", escape.dir);
-	swapper = run_plan(check, escape.session,
-			   check_printf(check,
-					"cd %s; mkdir spare; printf good >spare/victim; cp -r spare now; echo ready\n"
-					"while [ ! -e stop ]; do rm -rf now; ln -s %s now; rm -f now; cp -r spare now; done",
-					escape.dir, escape.out));
+	swapper = run_plan(
+		check, escape.session,
+		check_printf(check,
+			     "cd %s; mkdir spare; printf good >spare/victim; cp -r spare now; echo ready\n"
+			     "while [ ! -e stop ]; do rm -rf now; ln -s %s now; rm -f now; cp -r spare now; done",
+			     escape.dir, escape.out));
 	swapper->command.timeout_ms = swapper->limit_ms = kit_ms(check->kit, 60000);
 	run_start(swapper);
 	MUST(check, run_wait_output(swapper, "ready", 10000), "the swapping command did not begin");
@@ -143,7 +161,9 @@ void rule_escape_swapped(struct check *check)
 		struct err err = {0};
 
 		if (!file_get(check, escape.session, path, 0, BERTH_SIZE_UNKNOWN, back, &err))
-			MUST(check, !back->len || !memcmp(back->ptr, "good", back->len) || !memcmp(back->ptr, "evil", back->len),
+			MUST(check,
+			     !back->len || !memcmp(back->ptr, "good", back->len) ||
+				     !memcmp(back->ptr, "evil", back->len),
 			     "a read through a link that is being swapped gives what lies outside the root");
 		file_put(check, escape.session, path, 0644, "evil", 4, &err);
 		call_file_remove(check_call(check), &escape.session->abi, path, 0, &err);
@@ -169,7 +189,8 @@ void rule_escape_tar(struct check *check)
 		file_tar_entry(tar, names[i], '0', "", 0644, "evil", 4);
 		file_tar_end(tar);
 		rc = file_import(check, escape.session, escape.dir, tar->ptr, tar->len, &err);
-		MUST(check, is_invalid(rc), "import of an archive with the entry %s answers %s", names[i], err_name(rc));
+		MUST(check, is_invalid(rc), "import of an archive with the entry %s answers %s", names[i],
+		     err_name(rc));
 	}
 	must_be_untouched(check, &escape);
 	clear(check, &escape);
@@ -187,7 +208,8 @@ void rule_escape_tar_link(struct check *check)
 	file_tar_entry(tar, "brought", '2', escape.out, 0777, NULL, 0);
 	file_tar_entry(tar, "brought/evil", '0', "", 0644, "evil", 4);
 	file_tar_end(tar);
-	file_import(check, escape.session, escape.dir, tar->ptr, tar->len, &err); /* refused, or taken apart harmlessly */
+	file_import(check, escape.session, escape.dir, tar->ptr, tar->len,
+		    &err); /* refused, or taken apart harmlessly */
 	must_be_untouched(check, &escape);
 	clear(check, &escape);
 }

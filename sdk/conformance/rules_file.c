@@ -26,12 +26,14 @@ static void round_trip(struct check *check, struct session *session, const char 
 	struct buf *back = check_buf(check);
 	struct err err = {0};
 
-	MUST(check, !file_put(check, session, path, 0644, ptr, len, &err), "write of %zu bytes " OK_FMT, len, OK_ARGS(err));
+	MUST(check, !file_put(check, session, path, 0644, ptr, len, &err), "write of %zu bytes " OK_FMT, len,
+	     OK_ARGS(err));
 	MUST(check, !stat_file(check, session, path, &info) && info.kind == BERTH_FILE_REGULAR && info.size == len,
 	     "stat reports kind %u, %llu bytes of a file of %zu", info.kind, (unsigned long long)info.size, len);
-	MUST(check, !file_get(check, session, path, 0, BERTH_SIZE_UNKNOWN, back, &err), "read of %zu bytes " OK_FMT, len, OK_ARGS(err));
-	MUST(check, back->len == len && (!len || !memcmp(back->ptr, ptr, len)), "%zu bytes came back as %zu, or changed", len,
-	     back->len);
+	MUST(check, !file_get(check, session, path, 0, BERTH_SIZE_UNKNOWN, back, &err), "read of %zu bytes " OK_FMT,
+	     len, OK_ARGS(err));
+	MUST(check, back->len == len && (!len || !memcmp(back->ptr, ptr, len)),
+	     "%zu bytes came back as %zu, or changed", len, back->len);
 }
 
 void rule_file_exact(struct check *check)
@@ -62,11 +64,15 @@ void rule_file_shell(struct check *check)
 
 	if (!session)
 		return;
-	MUST(check, !file_put(check, session, check_printf(check, "%s/in", dir), 0644, "from outside", 12, &err), "write " OK_RC(err));
+	MUST(check, !file_put(check, session, check_printf(check, "%s/in", dir), 0644, "from outside", 12, &err),
+	     "write " OK_RC(err));
 	text = run_shell(check, session, check_printf(check, "cat %s/in; printf 'from inside' >%s/out", dir, dir));
-	MUST(check, text && !strcmp(text, "from outside"), "a command reads \"%.60s\" of a file that was written", text ? text : "");
-	MUST(check, !file_get(check, session, check_printf(check, "%s/out", dir), 0, BERTH_SIZE_UNKNOWN, back, &err), "read " OK_RC(err));
-	MUST(check, back->len == 11 && !memcmp(back->ptr, "from inside", 11), "a file that a command wrote is not read back");
+	MUST(check, text && !strcmp(text, "from outside"), "a command reads \"%.60s\" of a file that was written",
+	     text ? text : "");
+	MUST(check, !file_get(check, session, check_printf(check, "%s/out", dir), 0, BERTH_SIZE_UNKNOWN, back, &err),
+	     "read " OK_RC(err));
+	MUST(check, back->len == 11 && !memcmp(back->ptr, "from inside", 11),
+	     "a file that a command wrote is not read back");
 }
 
 void rule_file_owner(struct check *check)
@@ -77,7 +83,8 @@ void rule_file_owner(struct check *check)
 
 	if (!session)
 		return;
-	MUST(check, !file_put(check, session, check_printf(check, "%s/a/b", dir), 0600, "x", 1, &err), "write " OK_RC(err));
+	MUST(check, !file_put(check, session, check_printf(check, "%s/a/b", dir), 0600, "x", 1, &err),
+	     "write " OK_RC(err));
 	run_shell(check, session, check_printf(check, "echo more >>%s/a/b && : >%s/a/c && rm %s/a/b", dir, dir, dir));
 }
 
@@ -87,7 +94,8 @@ void rule_file_range(struct check *check)
 		uint64_t offset, length;
 		const char *want;
 	} ranges[] = {
-		{0, 4, "0123"}, {3, 3, "345"}, {8, 100, "89"}, {9, BERTH_SIZE_UNKNOWN, "9"}, {10, 5, ""}, {1000, 5, ""}, {2, 0, ""},
+		{0, 4, "0123"}, {3, 3, "345"}, {8, 100, "89"}, {9, BERTH_SIZE_UNKNOWN, "9"},
+		{10, 5, ""},	{1000, 5, ""}, {2, 0, ""},
 	};
 	struct session *session = session_shared(check);
 	const char *path = file_dir(check);
@@ -99,7 +107,9 @@ void rule_file_range(struct check *check)
 
 		MUST(check, !file_get(check, session, path, ranges[i].offset, ranges[i].length, back, &err),
 		     "read from %llu on " OK_FMT, (unsigned long long)ranges[i].offset, OK_ARGS(err));
-		MUST(check, back->len == strlen(ranges[i].want) && (!back->len || !memcmp(back->ptr, ranges[i].want, back->len)),
+		MUST(check,
+		     back->len == strlen(ranges[i].want) &&
+			     (!back->len || !memcmp(back->ptr, ranges[i].want, back->len)),
 		     "read from %llu on gives \"%.20s\" instead of \"%s\"", (unsigned long long)ranges[i].offset,
 		     back->len ? back->ptr : "", ranges[i].want);
 	}
@@ -115,7 +125,8 @@ void rule_file_mode(struct check *check)
 	for (size_t i = 0; session && i < sizeof(modes) / sizeof(*modes); i++) {
 		struct berth_file_info info;
 
-		MUST(check, !file_put(check, session, path, modes[i], "x", 1, &err), "write with mode %03o " OK_FMT, modes[i], OK_ARGS(err));
+		MUST(check, !file_put(check, session, path, modes[i], "x", 1, &err), "write with mode %03o " OK_FMT,
+		     modes[i], OK_ARGS(err));
 		MUST(check, !stat_file(check, session, path, &info) && (info.mode & 07777) == modes[i],
 		     "a file written with mode %03o has mode %03o", modes[i], info.mode);
 	}
@@ -158,7 +169,8 @@ static bool has_entry(const struct call *call, const char *path, uint32_t kind, 
 	const struct berth_file_info *infos = call_files(call, &count);
 
 	for (size_t i = 0; i < count; i++)
-		times += str_is(infos[i].path, path) && infos[i].kind == kind && (kind != BERTH_FILE_REGULAR || infos[i].size == size);
+		times += str_is(infos[i].path, path) && infos[i].kind == kind &&
+			 (kind != BERTH_FILE_REGULAR || infos[i].size == size);
 	return times == 1;
 }
 
@@ -172,16 +184,18 @@ void rule_file_list(struct check *check)
 
 	if (!session)
 		return;
-	MUST(check, !file_put(check, session, check_printf(check, "%s/one", dir), 0644, "1", 1, &err) &&
-			    !file_put(check, session, check_printf(check, "%s/sub/two", dir), 0644, "22", 2, &err) &&
-			    !file_put(check, session, check_printf(check, "%s/three", dir), 0644, "", 0, &err),
+	MUST(check,
+	     !file_put(check, session, check_printf(check, "%s/one", dir), 0644, "1", 1, &err) &&
+		     !file_put(check, session, check_printf(check, "%s/sub/two", dir), 0644, "22", 2, &err) &&
+		     !file_put(check, session, check_printf(check, "%s/three", dir), 0644, "", 0, &err),
 	     "write " OK_RC(err));
 	if (!names_of(check, session, dir, 0, &call))
 		return;
 	call_files(call, &count);
-	MUST(check, count == 3 && has_entry(call, check_printf(check, "%s/one", dir), BERTH_FILE_REGULAR, 1) &&
-			    has_entry(call, check_printf(check, "%s/three", dir), BERTH_FILE_REGULAR, 0) &&
-			    has_entry(call, check_printf(check, "%s/sub", dir), BERTH_FILE_DIRECTORY, 0),
+	MUST(check,
+	     count == 3 && has_entry(call, check_printf(check, "%s/one", dir), BERTH_FILE_REGULAR, 1) &&
+		     has_entry(call, check_printf(check, "%s/three", dir), BERTH_FILE_REGULAR, 0) &&
+		     has_entry(call, check_printf(check, "%s/sub", dir), BERTH_FILE_DIRECTORY, 0),
 	     "list of a folder of 3 entries emits %zu, or others", count);
 	if (!names_of(check, session, dir, BERTH_LIST_RECURSIVE, &call))
 		return;
@@ -204,8 +218,8 @@ void rule_file_remove(struct check *check)
 		return;
 	MUST(check, !file_put(check, session, file, 0644, "1", 1, &err), "write " OK_RC(err));
 	rc = call_file_remove(check_call(check), &session->abi, dir, 0, &err);
-	MUST(check, rc && !stat_file(check, session, file, &info), "removing a folder with files in it, not recursively, answered %s",
-	     err_name(rc));
+	MUST(check, rc && !stat_file(check, session, file, &info),
+	     "removing a folder with files in it, not recursively, answered %s", err_name(rc));
 	MUST(check, !call_file_remove(check_call(check), &session->abi, file, 0, &err), "remove of a file " OK_RC(err));
 	MUST(check, stat_file(check, session, file, &info) == ERR_NOT_FOUND, "a removed file is still there");
 	MUST(check, !call_file_remove(check_call(check), &session->abi, dir, BERTH_REMOVE_RECURSIVE, &err),
@@ -216,21 +230,26 @@ void rule_file_remove(struct check *check)
 void rule_file_move(struct check *check)
 {
 	struct session *session = session_shared(check);
-	const char *dir = file_dir(check), *from = check_printf(check, "%s/from", dir), *to = check_printf(check, "%s/to/there", dir);
+	const char *dir = file_dir(check), *from = check_printf(check, "%s/from", dir),
+		   *to = check_printf(check, "%s/to/there", dir);
 	struct buf *back = check_buf(check);
 	struct berth_file_info info;
 	struct err err = {0};
 
 	if (!session)
 		return;
-	MUST(check, !file_put(check, session, from, 0640, "moved", 5, &err) && !file_put(check, session, to, 0644, "old", 3, &err),
+	MUST(check,
+	     !file_put(check, session, from, 0640, "moved", 5, &err) &&
+		     !file_put(check, session, to, 0644, "old", 3, &err),
 	     "write " OK_RC(err));
 	MUST(check, !call_file_move(check_call(check), &session->abi, from, to, &err), "move over a file " OK_RC(err));
 	MUST(check, stat_file(check, session, from, &info) == ERR_NOT_FOUND, "a moved file is still at its old place");
-	MUST(check, !file_get(check, session, to, 0, BERTH_SIZE_UNKNOWN, back, &err) && back->len == 5 && !memcmp(back->ptr, "moved", 5),
+	MUST(check,
+	     !file_get(check, session, to, 0, BERTH_SIZE_UNKNOWN, back, &err) && back->len == 5 &&
+		     !memcmp(back->ptr, "moved", 5),
 	     "a moved file has other bytes at its new place");
-	MUST(check, !stat_file(check, session, to, &info) && (info.mode & 0777) == 0640, "a moved file has mode %03o instead of 640",
-	     info.mode);
+	MUST(check, !stat_file(check, session, to, &info) && (info.mode & 0777) == 0640,
+	     "a moved file has mode %03o instead of 640", info.mode);
 }
 
 void rule_file_missing(struct check *check)
@@ -261,7 +280,8 @@ static bool nothing_else(struct check *check, struct session *session, const cha
 	if (!names_of(check, session, dir, BERTH_LIST_RECURSIVE, &call))
 		return false;
 	call_files(call, &count);
-	MUST_OR(check, count == want, false, "after a refused write the folder holds %zu entries instead of %zu", count, want);
+	MUST_OR(check, count == want, false, "after a refused write the folder holds %zu entries instead of %zu", count,
+		want);
 	return true;
 }
 
@@ -269,7 +289,8 @@ static bool nothing_else(struct check *check, struct session *session, const cha
 void rule_file_lying(struct check *check)
 {
 	struct session *session = session_shared(check);
-	const char *dir = file_dir(check), *old = check_printf(check, "%s/old", dir), *new = check_printf(check, "%s/new", dir);
+	const char *dir = file_dir(check), *old = check_printf(check, "%s/old", dir),
+		   *new = check_printf(check, "%s/new", dir);
 	struct buf *back = check_buf(check);
 	struct err err = {0};
 	char bytes[5000];
@@ -280,9 +301,11 @@ void rule_file_lying(struct check *check)
 	file_fill(bytes, sizeof(bytes), 3);
 	MUST(check, !file_put(check, session, old, 0644, "old", 3, &err), "write " OK_RC(err));
 	for (int i = 0; i < 4; i++) {
-		struct source source = {.ptr = bytes, .len = sizeof(bytes), .step = 1000, .end_rc = i < 2 ? ERR_INVALID_REQUEST : 0};
+		struct source source = {
+			.ptr = bytes, .len = sizeof(bytes), .step = 1000, .end_rc = i < 2 ? ERR_INVALID_REQUEST : 0};
 
-		rc = file_write(check, session, i % 2 ? old : new, 0644, i < 2 ? sizeof(bytes) : sizeof(bytes) + 1, &source, &err);
+		rc = file_write(check, session, i % 2 ? old : new, 0644, i < 2 ? sizeof(bytes) : sizeof(bytes) + 1,
+				&source, &err);
 		MUST(check, is_invalid(rc), "a write whose source %s answers %s",
 		     i < 2 ? "ends with a refusal" : "is shorter than promised", err_name(rc));
 	}
@@ -305,8 +328,8 @@ static void peek_old(struct source *source)
 
 	MUST(peek->check, !file_get(peek->check, peek->session, peek->path, 0, BERTH_SIZE_UNKNOWN, back, &err),
 	     "read of a file that is being replaced " OK_RC(err));
-	MUST(peek->check, back->len == 3 && !memcmp(back->ptr, "old", 3), "a reader sees %zu bytes of a write that has not ended",
-	     back->len);
+	MUST(peek->check, back->len == 3 && !memcmp(back->ptr, "old", 3),
+	     "a reader sees %zu bytes of a write that has not ended", back->len);
 }
 
 void rule_file_atomic(struct check *check)
@@ -325,7 +348,8 @@ void rule_file_atomic(struct check *check)
 	if (!session)
 		return;
 	MUST(check, !file_write(check, session, peek.path, 0644, MIB, &source, &err), "write " OK_RC(err));
-	MUST(check, !stat_file(check, session, peek.path, &info) && info.size == MIB, "the new file is not there after the write");
+	MUST(check, !stat_file(check, session, peek.path, &info) && info.size == MIB,
+	     "the new file is not there after the write");
 }
 
 void rule_file_not_regular(struct check *check)
@@ -338,7 +362,8 @@ void rule_file_not_regular(struct check *check)
 	if (!session || !run_shell(check, session, check_printf(check, "mkdir %s && mkfifo %s/fifo", dir, dir)))
 		return;
 	rc[0] = file_get(check, session, dir, 0, BERTH_SIZE_UNKNOWN, check_buf(check), &err);
-	rc[1] = file_get(check, session, check_printf(check, "%s/fifo", dir), 0, BERTH_SIZE_UNKNOWN, check_buf(check), &err);
+	rc[1] = file_get(check, session, check_printf(check, "%s/fifo", dir), 0, BERTH_SIZE_UNKNOWN, check_buf(check),
+			 &err);
 	MUST(check, is_invalid(rc[0]) && is_invalid(rc[1]), "read of a folder answers %s, of a FIFO %s",
 	     err_name(rc[0]), err_name(rc[1]));
 	rc[0] = file_put(check, session, dir, 0644, "x", 1, &err);
@@ -360,13 +385,16 @@ static void write_or_read(struct check *check, void *arg, unsigned i)
 		struct err err = {0};
 
 		if (i < 2) {
-			MUST(check, !file_put(check, racing->session, racing->path, 0644, racing->bytes[i], 100000 + i, &err),
+			MUST(check,
+			     !file_put(check, racing->session, racing->path, 0644, racing->bytes[i], 100000 + i, &err),
 			     "write beside another " OK_RC(err));
 			continue;
 		}
 		MUST(check, !file_get(check, racing->session, racing->path, 0, BERTH_SIZE_UNKNOWN, back, &err),
 		     "read beside writers " OK_RC(err));
-		MUST(check, (back->len == 100000 || back->len == 100001) && !memcmp(back->ptr, racing->bytes[back->len - 100000], back->len),
+		MUST(check,
+		     (back->len == 100000 || back->len == 100001) &&
+			     !memcmp(back->ptr, racing->bytes[back->len - 100000], back->len),
 		     "a reader beside two writers sees %zu bytes, or a mixture", back->len);
 	}
 }
@@ -382,7 +410,8 @@ void rule_file_race(struct check *check)
 		racing.bytes[i] = check_alloc(check, 100001);
 		file_fill(racing.bytes[i], 100001, 10 + i);
 	}
-	MUST(check, !file_put(check, racing.session, racing.path, 0644, racing.bytes[0], 100000, &err), "write " OK_RC(err));
+	MUST(check, !file_put(check, racing.session, racing.path, 0644, racing.bytes[0], 100000, &err),
+	     "write " OK_RC(err));
 	check_threads(check, 4, write_or_read, &racing);
 }
 

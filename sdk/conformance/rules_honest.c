@@ -18,17 +18,25 @@ void rule_check(struct check *check)
 static int try_capability(struct check *check, struct session *session, uint64_t capability, struct err *err)
 {
 	struct call *call = check_call(check);
-	const struct berth_resume resume = {.struct_size = sizeof(resume), .attempt = 1, .execution_id = str("never"), .handle = str("")};
+	const struct berth_resume resume = {
+		.struct_size = sizeof(resume), .attempt = 1, .execution_id = str("never"), .handle = str("")};
 	const struct berth_str path = str("never");
 
 	switch (capability) {
-	case BERTH_CAP_REATTACH: return call_reattach(call, &session->abi, &resume, err);
-	case BERTH_CAP_SIGNAL: return call_signal(call, &session->abi, "never", BERTH_SIGNAL_TERM, err);
-	case BERTH_CAP_BULK: return call_export(call, &session->abi, &path, 1, err);
-	case BERTH_CAP_CHANGES: return call_mark(call, &session->abi, err);
-	case BERTH_CAP_RENEW: return call_renew(call, &session->abi, clock_wall_ms() + 60000, err);
-	case BERTH_CAP_ASSIGN_TAGS: return call_assign(call, &session->abi, session->workspace, session->task, err);
-	default: return 0;
+	case BERTH_CAP_REATTACH:
+		return call_reattach(call, &session->abi, &resume, err);
+	case BERTH_CAP_SIGNAL:
+		return call_signal(call, &session->abi, "never", BERTH_SIGNAL_TERM, err);
+	case BERTH_CAP_BULK:
+		return call_export(call, &session->abi, &path, 1, err);
+	case BERTH_CAP_CHANGES:
+		return call_mark(call, &session->abi, err);
+	case BERTH_CAP_RENEW:
+		return call_renew(call, &session->abi, clock_wall_ms() + 60000, err);
+	case BERTH_CAP_ASSIGN_TAGS:
+		return call_assign(call, &session->abi, session->workspace, session->task, err);
+	default:
+		return 0;
 	}
 }
 
@@ -68,8 +76,8 @@ void rule_undeclared(struct check *check)
 		check->kit->target->capabilities = declared | tried[i].capability;
 		rc = try_capability(check, session, tried[i].capability, &err);
 		check->kit->target->capabilities = declared;
-		MUST(check, rc == ERR_UNSUPPORTED, "the capability %s is not declared, and its operation answers %s", tried[i].word,
-		     err_name(rc));
+		MUST(check, rc == ERR_UNSUPPORTED, "the capability %s is not declared, and its operation answers %s",
+		     tried[i].word, err_name(rc));
 	}
 }
 
@@ -202,5 +210,6 @@ void rule_leak_memory(struct check *check)
 		if (memory_used() - before < least)
 			least = memory_used() - before;
 	}
-	MUST(check, least < LEAK_BYTES, "each batch of %d repetitions left at least %lld bytes allocated", times, (long long)least);
+	MUST(check, least < LEAK_BYTES, "each batch of %d repetitions left at least %lld bytes allocated", times,
+	     (long long)least);
 }

@@ -35,7 +35,8 @@ void rule_release_twice(struct check *check)
 	if (!session)
 		return;
 	for (int i = 0; i < 3; i++)
-		MUST(check, !call_release(check_call(check), &session->abi, &err), "release number %d " OK_FMT, i + 1, OK_ARGS(err));
+		MUST(check, !call_release(check_call(check), &session->abi, &err), "release number %d " OK_FMT, i + 1,
+		     OK_ARGS(err));
 	session_wait_gone(check, session);
 }
 
@@ -44,7 +45,8 @@ static void release_one(struct check *check, void *arg, unsigned i)
 	struct session *session = arg;
 	struct err err = {0};
 
-	MUST(check, !call_release(check_call(check), &session->abi, &err), "release on thread %u of %u " OK_FMT, i, CROWD_ONE, OK_ARGS(err));
+	MUST(check, !call_release(check_call(check), &session->abi, &err), "release on thread %u of %u " OK_FMT, i,
+	     CROWD_ONE, OK_ARGS(err));
 }
 
 void rule_release_race(struct check *check)
@@ -68,8 +70,8 @@ static bool found_alone(struct check *check, struct session *session)
 	session_among(call, session->ref, &times);
 	call_sessions(call, &count);
 	MUST_OR(check, !rc, false, "find while others are provisioned " OK_RC(err));
-	MUST_OR(check, times == 1 && count == 1, false, "find after created() emits %zu sessions, the own one %zu times", count,
-		times);
+	MUST_OR(check, times == 1 && count == 1, false,
+		"find after created() emits %zu sessions, the own one %zu times", count, times);
 	return true;
 }
 
@@ -82,8 +84,9 @@ static void speak(struct check *check, struct session *session)
 	run = run_plan(check, session, check_printf(check, "echo %s", session->task));
 	run_do(run);
 	MUST(check, run_exited(run, 0), "a command beside others ended with %s", run_ending_word(run));
-	MUST(check, run->out[0].len == strlen(session->task) + 1 &&
-			    !memcmp(run->out[0].ptr, session->task, run->out[0].len - 1),
+	MUST(check,
+	     run->out[0].len == strlen(session->task) + 1 &&
+		     !memcmp(run->out[0].ptr, session->task, run->out[0].len - 1),
 	     "a command beside others has the output of another");
 }
 
@@ -152,17 +155,21 @@ void rule_race_list(struct check *check)
 static void speak_shared(struct check *check, void *arg, unsigned i)
 {
 	struct session *session = arg;
-	struct run *run = run_plan(check, session,
-				   check_printf(check, "i=0; while [ $i -lt 50 ]; do echo o%u; echo e%u >&2; i=$((i+1)); done; exit %u", i, i, i));
+	struct run *run = run_plan(
+		check, session,
+		check_printf(check, "i=0; while [ $i -lt 50 ]; do echo o%u; echo e%u >&2; i=$((i+1)); done; exit %u", i,
+			     i, i));
 	char *word = check_printf(check, "o%u\n", i);
 
 	run_do(run);
-	MUST(check, run_exited(run, (int)i), "command %u of many in one session ended with %s", i, run_ending_word(run));
+	MUST(check, run_exited(run, (int)i), "command %u of many in one session ended with %s", i,
+	     run_ending_word(run));
 	MUST(check, run->out[0].len == 50 * strlen(word) && run->out[1].len == 50 * strlen(word),
 	     "command %u of many in one session has %zu and %zu bytes of output instead of %zu", i, run->out[0].len,
 	     run->out[1].len, 50 * strlen(word));
 	for (size_t at = 0; at < run->out[0].len; at += strlen(word))
-		MUST(check, !memcmp(run->out[0].ptr + at, word, strlen(word)), "outputs of commands in one session are mixed");
+		MUST(check, !memcmp(run->out[0].ptr + at, word, strlen(word)),
+		     "outputs of commands in one session are mixed");
 }
 
 void rule_race_commands(struct check *check)
@@ -213,9 +220,11 @@ void rule_execute_once(struct check *check)
 		return;
 	execute_same(check, &same, 0);
 	lines = run_count_lines(check, session, dir);
-	MUST(check, lines == 1, "%u executes of one id started the command %lld times", CROWD_ONE + 1, (long long)lines);
+	MUST(check, lines == 1, "%u executes of one id started the command %lld times", CROWD_ONE + 1,
+	     (long long)lines);
 	MUST(check, may_repeat || (same.ran == 1 && same.refused == CROWD_ONE),
-	     "of %u executes of one id %u said that they ran it, and %u were refused", CROWD_ONE + 1, same.ran, same.refused);
+	     "of %u executes of one id %u said that they ran it, and %u were refused", CROWD_ONE + 1, same.ran,
+	     same.refused);
 }
 
 void rule_execute_attempt(struct check *check)
@@ -233,6 +242,7 @@ void rule_execute_attempt(struct check *check)
 	two->command.execution_id = str(one->id);
 	two->command.attempt = 2;
 	run_do(two);
-	MUST(check, two->rc == ERR_CONFLICT, "a second attempt of an id that has started ended with %s", run_ending_word(two));
+	MUST(check, two->rc == ERR_CONFLICT, "a second attempt of an id that has started ended with %s",
+	     run_ending_word(two));
 	MUST(check, run_count_lines(check, session, dir) == 1, "the second attempt ran the command again");
 }

@@ -68,7 +68,8 @@ void rule_agree(struct check *check)
 	info = session_among(call, session->ref, NULL);
 	must_agree(check, session, info, "inspect");
 	MUST(check, check_failed(check) || str_is(info->boot_id, session->boot_id), "inspect reports another boot id");
-	MUST(check, session_listed(check, session->ref) == 1, "list does not hold session %s exactly once", session->ref);
+	MUST(check, session_listed(check, session->ref) == 1, "list does not hold session %s exactly once",
+	     session->ref);
 }
 
 void rule_listed_exactly(struct check *check)
@@ -98,7 +99,8 @@ void rule_ready(struct check *check)
 
 	if (!session)
 		return;
-	MUST(check, session->phase == BERTH_PHASE_READY, "await_ready returned OK and reports phase %u", session->phase);
+	MUST(check, session->phase == BERTH_PHASE_READY, "await_ready returned OK and reports phase %u",
+	     session->phase);
 	MUST(check, session->root[0] == '/', "the workspace root \"%s\" is no absolute path", session->root);
 	MUST(check, !session_await(check, session), "await_ready of a ready session " OK_RC(session->err));
 }
@@ -119,7 +121,8 @@ void rule_identity_exact(struct check *check)
 	names[4][128] = '\0';
 	for (size_t i = 0; i < 5; i++) {
 		made[i] = session_plan(check, names[i]);
-		MUST(check, !session_provision(check, made[i], NULL), "provision of task %s " OK_FMT, names[i], OK_ARGS(made[i]->err));
+		MUST(check, !session_provision(check, made[i], NULL), "provision of task %s " OK_FMT, names[i],
+		     OK_ARGS(made[i]->err));
 	}
 	for (size_t i = 0; i < 5 && !check_failed(check); i++)
 		find_must(check, made[i], 1);
@@ -143,7 +146,8 @@ void rule_find_every(struct check *check)
 	session_among(call, two->ref, &times[1]);
 	call_sessions(call, &count);
 	MUST(check, times[0] == 1 && times[1] == 1 && count == 2,
-	     "find emits %zu sessions of a task that has two; the first %zu times, the second %zu times", count, times[0], times[1]);
+	     "find emits %zu sessions of a task that has two; the first %zu times, the second %zu times", count,
+	     times[0], times[1]);
 }
 
 void rule_warm(struct check *check)
@@ -209,7 +213,8 @@ void rule_release(struct check *check)
 	if (!session_wait_gone(check, session))
 		return;
 	find_must(check, session, 0);
-	MUST(check, check_failed(check) || session_listed(check, session->ref) == 0, "list still holds a released session");
+	MUST(check, check_failed(check) || session_listed(check, session->ref) == 0,
+	     "list still holds a released session");
 }
 
 void rule_release_running(struct check *check)
@@ -223,7 +228,8 @@ void rule_release_running(struct check *check)
 	run = run_plan(check, session, "echo on; sleep 20; echo off");
 	run_start(run);
 	MUST(check, run_wait_output(run, "on", 10000), "the command did not begin");
-	MUST(check, !session_release(check->kit, session, &err), "release of a session with a running command " OK_RC(err));
+	MUST(check, !session_release(check->kit, session, &err),
+	     "release of a session with a running command " OK_RC(err));
 	MUST(check, run_wait(run, 6000), "execute does not return though its session was released");
 	MUST(check, run->rc || run->ending.kind != BERTH_ENDING_EXIT,
 	     "a command whose session was released under it ended with %s", run_ending_word(run));
@@ -261,7 +267,8 @@ void rule_not_found_certain(struct check *check)
 		}
 		call_free(call);
 		MUST(check, rc != ERR_NOT_FOUND && rc != ERR_SESSION_GONE,
-		     "with a deadline of %lld us inspect of a living session answers %s", (long long)ns / 1000, err_name(rc));
+		     "with a deadline of %lld us inspect of a living session answers %s", (long long)ns / 1000,
+		     err_name(rc));
 		MUST(check, count == 1, "with a deadline of %lld us find answers OK and emits %zu sessions of 1",
 		     (long long)ns / 1000, count);
 	}
@@ -276,7 +283,8 @@ void rule_lost_session(struct check *check)
 	if (!session || session_release(check->kit, session, &err) || !session_wait_gone(check, session))
 		return;
 	rc = session_await(check, session);
-	MUST(check, rc == ERR_SESSION_GONE || rc == ERR_NOT_FOUND, "await_ready of a session that is gone " OK_RC(session->err));
+	MUST(check, rc == ERR_SESSION_GONE || rc == ERR_NOT_FOUND,
+	     "await_ready of a session that is gone " OK_RC(session->err));
 }
 
 void rule_nothing_left(struct check *check)
@@ -293,8 +301,8 @@ void rule_nothing_left(struct check *check)
 		MUST(check, !call_list(call, cursor, &err), "list " OK_RC(err));
 		infos = call_sessions(call, &count);
 		for (size_t i = 0; i < count; i++)
-			MUST(check, infos[i].phase == BERTH_PHASE_DEAD, "session %s of task \"%s\" is left", infos[i].ref.ptr,
-			     infos[i].task_id.ptr);
+			MUST(check, infos[i].phase == BERTH_PHASE_DEAD, "session %s of task \"%s\" is left",
+			     infos[i].ref.ptr, infos[i].task_id.ptr);
 		cursor = call_cursor(call);
 	} while (cursor);
 }

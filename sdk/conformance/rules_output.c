@@ -29,7 +29,8 @@ void rule_output_bytes(struct check *check)
 	MUST(check, is_counting(&run->out[1]), "256 bytes of standard error came as %zu, or changed", run->out[1].len);
 }
 
-/* The lines of seq, checked as they come: taste_state[0] is the number whose line comes next, [1] what of it has come. */
+/* The lines of seq, checked as they come: taste_state[0] is the number whose line comes next, [1] what of it has come.
+ */
 static int taste_seq(struct run *run, unsigned stream, const char *ptr, size_t len)
 {
 	char line[24];
@@ -63,7 +64,8 @@ void rule_output_big(struct check *check)
 	run->limit_ms = kit_ms(check->kit, 120000);
 	run->command.timeout_ms = run->limit_ms;
 	run_do(run);
-	MUST(check, run->rc != ERR_CORRUPT, "a byte is lost, changed or moved after line %llu of the output (byte %llu)",
+	MUST(check, run->rc != ERR_CORRUPT,
+	     "a byte is lost, changed or moved after line %llu of the output (byte %llu)",
 	     (unsigned long long)run->taste_state[0], (unsigned long long)run->total[0]);
 	MUST(check, run_exited(run, 5), "the command ended with %s", run_ending_word(run));
 	MUST(check, run->taste_state[0] == last && run->gaps == 0, "of %llu lines %llu came", last,
@@ -102,7 +104,9 @@ void rule_output_both(struct check *check)
 		for (unsigned stream = 0; stream < 2; stream++) {
 			size_t len = (size_t)snprintf(line, sizeof(line), "%c%d\n", "oe"[stream], i);
 
-			MUST(check, run->out[stream].len >= at[stream] + len && !memcmp(run->out[stream].ptr + at[stream], line, len),
+			MUST(check,
+			     run->out[stream].len >= at[stream] + len &&
+				     !memcmp(run->out[stream].ptr + at[stream], line, len),
 			     "line %d of %s is not in its place", i, stream ? "standard error" : "standard output");
 			at[stream] += len;
 		}
@@ -130,7 +134,8 @@ void rule_output_limit(struct check *check)
 
 	if (!session)
 		return;
-	run = run_plan(check, session, "head -c 300000 /dev/zero | tr '\\0' a; head -c 5000 /dev/zero | tr '\\0' b >&2; exit 2");
+	run = run_plan(check, session,
+		       "head -c 300000 /dev/zero | tr '\\0' a; head -c 5000 /dev/zero | tr '\\0' b >&2; exit 2");
 	run->command.stdout_max = 1000;
 	run->command.stderr_max = 5000;
 	run_do(run);
@@ -151,7 +156,8 @@ void rule_output_streams(struct check *check)
 
 	if (!session)
 		return;
-	run = run_plan(check, session, check_printf(check, "echo early; until [ -e %s ]; do sleep 0.05; done; echo late", dir));
+	run = run_plan(check, session,
+		       check_printf(check, "echo early; until [ -e %s ]; do sleep 0.05; done; echo late", dir));
 	run_start(run);
 	MUST(check, run_wait_output(run, "early", 10000), "output does not come while the command runs");
 	if (!run_shell(check, session, check_printf(check, ": >%s", dir)))
@@ -172,5 +178,6 @@ void rule_output_refused(struct check *check)
 	run->refuse = ERR_STORAGE_FULL;
 	run_start(run);
 	MUST(check, run_wait(run, 6000), "execute goes on though its output was refused");
-	MUST(check, run->rc == ERR_STORAGE_FULL, "execute whose output was refused ended with %s", run_ending_word(run));
+	MUST(check, run->rc == ERR_STORAGE_FULL, "execute whose output was refused ended with %s",
+	     run_ending_word(run));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules of commands whose call has gone: taken up again by their execution id, never started twice, forgotten, signalled; and of the
- * provider-side expiry.
+ * Rules of commands whose call has gone: taken up again by their execution id, never started twice, forgotten,
+ * signalled; and of the provider-side expiry.
  */
 #include "rules.h"
 
@@ -10,9 +10,12 @@
 /* A command that says early, waits for the file <dir>.go, says late, and leaves one line in <dir>.ran. */
 static struct run *two_halves(struct check *check, struct session *session, const char *dir)
 {
-	struct run *run = run_plan(check, session,
-				   check_printf(check, "echo x >>%s.ran; echo early; echo e1 >&2; until [ -e %s.go ]; do sleep 0.05; done; "
-						       "echo late; echo e2 >&2; exit 6", dir, dir));
+	struct run *run = run_plan(
+		check, session,
+		check_printf(check,
+			     "echo x >>%s.ran; echo early; echo e1 >&2; until [ -e %s.go ]; do sleep 0.05; done; "
+			     "echo late; echo e2 >&2; exit 6",
+			     dir, dir));
 
 	run_start(run);
 	MUST_OR(check, run_wait_output(run, "early", 10000), NULL, "the command did not begin");
@@ -53,7 +56,8 @@ void rule_reattach_running(struct check *check)
 	MUST(check, run_exited(again, 6), "reattach to a running command ended with %s", run_ending_word(again));
 	must_hold(check, again, 0, first->total[0] == 6 ? "late\n" : "");
 	must_hold(check, again, 1, first->total[1] == 3 ? "e2\n" : "e1\ne2\n");
-	MUST(check, run_count_lines(check, session, check_printf(check, "%s.ran", dir)) == 1, "reattach started the command again");
+	MUST(check, run_count_lines(check, session, check_printf(check, "%s.ran", dir)) == 1,
+	     "reattach started the command again");
 }
 
 void rule_reattach_ended(struct check *check)
@@ -64,7 +68,8 @@ void rule_reattach_ended(struct check *check)
 
 	if (!session)
 		return;
-	first = run_plan(check, session, check_printf(check, "echo x >>%s; printf 0123456789; printf abc >&2; exit 8", dir));
+	first = run_plan(check, session,
+			 check_printf(check, "echo x >>%s; printf 0123456789; printf abc >&2; exit 8", dir));
 	run_do(first);
 	MUST(check, run_exited(first, 8), "the command ended with %s", run_ending_word(first));
 	for (int i = 0; i < 3; i++) {
@@ -74,7 +79,8 @@ void rule_reattach_ended(struct check *check)
 		if (i == 2)
 			again->resume.handle = (struct berth_str){first->handle, first->handle_len};
 		run_do(again);
-		MUST(check, run_exited(again, 8), "reattach to a command that ended with exit 8 ended with %s", run_ending_word(again));
+		MUST(check, run_exited(again, 8), "reattach to a command that ended with exit 8 ended with %s",
+		     run_ending_word(again));
 		must_hold(check, again, 0, (const char *const[]){"0123456789", "456789", ""}[i]);
 		must_hold(check, again, 1, (const char *const[]){"abc", "", "bc"}[i]);
 	}
@@ -92,7 +98,8 @@ void rule_reattach_signal(struct check *check)
 	run_do(first);
 	again = run_plan_reattach(check, session, first->id, 1);
 	run_do(again);
-	MUST(check, !again->rc && again->ending.kind == first->ending.kind && again->ending.signal == first->ending.signal,
+	MUST(check,
+	     !again->rc && again->ending.kind == first->ending.kind && again->ending.signal == first->ending.signal,
 	     "a command ended with %s, and for reattach with %s", run_ending_word(first), run_ending_word(again));
 }
 
@@ -115,8 +122,8 @@ void rule_reattach_cancel(struct check *check)
 	MUST(check, run_wait_output(again, "ready", 10000), "reattach does not give the output");
 	run_cancel(again, BERTH_CANCEL_STOP);
 	MUST(check, run_wait(again, 5000), "reattach goes on after a STOP");
-	MUST(check, !again->rc && again->ending.kind == BERTH_ENDING_CANCELLED, "a reattached command that was stopped is reported as %s",
-	     run_ending_word(again));
+	MUST(check, !again->rc && again->ending.kind == BERTH_ENDING_CANCELLED,
+	     "a reattached command that was stopped is reported as %s", run_ending_word(again));
 	tree_gone(check, session, dir);
 }
 
@@ -139,7 +146,8 @@ void rule_reattach_detach(struct check *check)
 	must_hold(check, again, 0, "early\nlate\n");
 }
 
-static struct run *late_execute(struct check *check, struct session *session, const char *id, uint32_t attempt, const char *dir)
+static struct run *late_execute(struct check *check, struct session *session, const char *id, uint32_t attempt,
+				const char *dir)
 {
 	struct run *run = run_plan(check, session, check_printf(check, "echo x >>%s", dir));
 
@@ -159,15 +167,19 @@ void rule_poison(struct check *check)
 		return;
 	run = run_plan_reattach(check, session, id, 2);
 	run_do(run);
-	MUST(check, run->rc == ERR_NOT_STARTED, "reattach to an id that never started ended with %s", run_ending_word(run));
+	MUST(check, run->rc == ERR_NOT_STARTED, "reattach to an id that never started ended with %s",
+	     run_ending_word(run));
 	for (uint32_t attempt = 1; attempt <= 2; attempt++) {
 		run = late_execute(check, session, id, attempt, dir);
-		MUST(check, run->rc == ERR_CONFLICT, "a late execute of attempt %u, after NOT_STARTED up to 2, ended with %s", attempt,
+		MUST(check, run->rc == ERR_CONFLICT,
+		     "a late execute of attempt %u, after NOT_STARTED up to 2, ended with %s", attempt,
 		     run_ending_word(run));
 	}
-	MUST(check, run_count_lines(check, session, dir) == -1, "a late execute of a poisoned attempt started the command");
+	MUST(check, run_count_lines(check, session, dir) == -1,
+	     "a late execute of a poisoned attempt started the command");
 	run = late_execute(check, session, id, 3, dir);
-	MUST(check, run_exited(run, 0), "execute of the attempt after the poisoned ones ended with %s", run_ending_word(run));
+	MUST(check, run_exited(run, 0), "execute of the attempt after the poisoned ones ended with %s",
+	     run_ending_word(run));
 	MUST(check, run_count_lines(check, session, dir) == 1, "the attempt after the poisoned ones did not run once");
 }
 
@@ -197,16 +209,19 @@ void rule_poison_race(struct check *check)
 
 	for (int i = 0; session && i < rounds && !check_failed(check); i++) {
 		const char *dir = file_dir(check);
-		struct duel duel = {.session = session, .dir = dir, .id = check_printf(check, "r-%s-%s", check->kit->tag, dir)};
+		struct duel duel = {
+			.session = session, .dir = dir, .id = check_printf(check, "r-%s-%s", check->kit->tag, dir)};
 		int64_t lines;
 		bool poisoned;
 
 		check_threads(check, 2, duel_one, &duel);
 		poisoned = duel.runs[1]->rc == ERR_NOT_STARTED;
 		lines = run_count_lines(check, session, dir);
-		MUST(check, poisoned ? duel.runs[0]->rc == ERR_CONFLICT && lines == -1 : run_exited(duel.runs[1], 0) && lines == 1,
-		     "reattach ended with %s, execute with %s, and the command ran %lld times", run_ending_word(duel.runs[1]),
-		     run_ending_word(duel.runs[0]), (long long)(lines < 0 ? 0 : lines));
+		MUST(check,
+		     poisoned ? duel.runs[0]->rc == ERR_CONFLICT && lines == -1
+			      : run_exited(duel.runs[1], 0) && lines == 1,
+		     "reattach ended with %s, execute with %s, and the command ran %lld times",
+		     run_ending_word(duel.runs[1]), run_ending_word(duel.runs[0]), (long long)(lines < 0 ? 0 : lines));
 	}
 }
 
@@ -223,10 +238,12 @@ void rule_forget(struct check *check)
 	run_do(run);
 	MUST(check, run_exited(run, 0), "the command ended with %s", run_ending_word(run));
 	for (int i = 0; i < 2; i++)
-		MUST(check, !call_forget(check_call(check), &session->abi, run->id, &err), "forget number %d " OK_FMT, i + 1, OK_ARGS(err));
+		MUST(check, !call_forget(check_call(check), &session->abi, run->id, &err), "forget number %d " OK_FMT,
+		     i + 1, OK_ARGS(err));
 	for (uint32_t attempt = 1; attempt <= 2; attempt++) {
 		late = late_execute(check, session, run->id, attempt, dir);
-		MUST(check, late->rc == ERR_CONFLICT, "after forget an execute of attempt %u ended with %s", attempt, run_ending_word(late));
+		MUST(check, late->rc == ERR_CONFLICT, "after forget an execute of attempt %u ended with %s", attempt,
+		     run_ending_word(late));
 	}
 	MUST(check, run_count_lines(check, session, dir) == 1, "after forget the command ran again");
 	MUST(check, !call_forget(check_call(check), &session->abi, check_printf(check, "never-%s", run->id), &err),
@@ -247,8 +264,8 @@ void rule_forget_running(struct check *check)
 	MUST(check, !rc || rc == ERR_CONFLICT, "forget of a running command " OK_RC(err));
 	if (!run_shell(check, session, check_printf(check, ": >%s.go", dir)))
 		return;
-	MUST(check, run_wait(first, 15000) && run_exited(first, 6), "a command that was to be forgotten while it ran ended with %s",
-	     run_ending_word(first));
+	MUST(check, run_wait(first, 15000) && run_exited(first, 6),
+	     "a command that was to be forgotten while it ran ended with %s", run_ending_word(first));
 	must_hold(check, first, 0, "early\nlate\n");
 }
 
@@ -267,15 +284,22 @@ void rule_signal_term(struct check *check)
 
 	if (!session)
 		return;
-	run = run_plan(check, session,
-		       check_printf(check, "sh -c 'trap \"echo child >>%s; exit 0\" TERM; echo $$ >%s.pid; while :; do sleep 0.05; done' &\n"
-					   "trap 'wait; echo told; exit 5' TERM; until [ -s %s.pid ]; do sleep 0.02; done; echo ready; "
-					   "while :; do sleep 0.05; done", dir, dir, dir));
+	run = run_plan(
+		check, session,
+		check_printf(
+			check,
+			"sh -c 'trap \"echo child >>%s; exit 0\" TERM; echo $$ >%s.pid; while :; do sleep 0.05; done' "
+			"&\n"
+			"trap 'wait; echo told; exit 5' TERM; until [ -s %s.pid ]; do sleep 0.02; done; echo ready; "
+			"while :; do sleep 0.05; done",
+			dir, dir, dir));
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
-	MUST(check, !call_signal(check_call(check), &session->abi, run->id, BERTH_SIGNAL_TERM, &err), "send_signal " OK_RC(err));
+	MUST(check, !call_signal(check_call(check), &session->abi, run->id, BERTH_SIGNAL_TERM, &err),
+	     "send_signal " OK_RC(err));
 	MUST(check, run_wait(run, 10000), "the command does not end though it was sent TERM");
-	MUST(check, run_wait_output(run, "told", 0), "TERM did not reach the command, which ended with %s", run_ending_word(run));
+	MUST(check, run_wait_output(run, "told", 0), "TERM did not reach the command, which ended with %s",
+	     run_ending_word(run));
 	MUST(check, run_exited(run, 5) || is_cancelled(run), "a command that handles TERM with exit 5 ended with %s",
 	     run_ending_word(run));
 	MUST(check, run_count_lines(check, session, dir) == 1, "TERM did not reach the command's child");
@@ -294,9 +318,11 @@ void rule_signal_kill(struct check *check)
 	run->command.timeout_ms = kit_ms(check->kit, 10000);
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
-	MUST(check, !call_signal(check_call(check), &session->abi, run->id, BERTH_SIGNAL_KILL, &err), "send_signal " OK_RC(err));
+	MUST(check, !call_signal(check_call(check), &session->abi, run->id, BERTH_SIGNAL_KILL, &err),
+	     "send_signal " OK_RC(err));
 	MUST(check, run_wait(run, 10000), "the command does not end though it was killed");
-	MUST(check, is_cancelled(run) || (!run->rc && run->ending.kind == BERTH_ENDING_SIGNAL && run->ending.signal == 9),
+	MUST(check,
+	     is_cancelled(run) || (!run->rc && run->ending.kind == BERTH_ENDING_SIGNAL && run->ending.signal == 9),
 	     "a killed command is reported as %s", run_ending_word(run));
 	tree_gone(check, session, dir);
 }
@@ -352,8 +378,8 @@ void rule_renew(struct check *check)
 
 		MUST(check, !call_renew(call, &session->abi, now + asked[i], &err), "renew " OK_RC(err));
 		effective = call_expiry(call);
-		MUST(check, effective >= last, "a renewal to %lld ms from now moved the expiry back by %lld ms", (long long)asked[i],
-		     (long long)(last - effective));
+		MUST(check, effective >= last, "a renewal to %lld ms from now moved the expiry back by %lld ms",
+		     (long long)asked[i], (long long)(last - effective));
 		MUST(check, effective == expiry_of(check, session), "renew answers another expiry than inspect");
 		last = effective;
 	}

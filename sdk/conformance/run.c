@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands as the kit sees them: started on this thread or on one of its own, watched, cancelled, waited for. The thread that runs the
- * call writes the results under the run's lock; others wait on its condition.
+ * Commands as the kit sees them: started on this thread or on one of its own, watched, cancelled, waited for. The
+ * thread that runs the call writes the results under the run's lock; others wait on its condition.
  */
 #include "kit.h"
 
@@ -36,8 +36,14 @@ struct run *run_plan(struct check *check, struct session *session, const char *s
 
 	snprintf(run->id, sizeof(run->id), "e-%.20s-%u", check->kit->tag, check->kit->serial++);
 	run->command = (struct berth_command){
-		.struct_size = sizeof(run->command), .attempt = 1, .execution_id = str(run->id), .script = str(script),
-		.cwd = str("."), .timeout_ms = kit_ms(check->kit, TIMEOUT_MS), .stdout_max = KEEP_MAX, .stderr_max = KEEP_MAX,
+		.struct_size = sizeof(run->command),
+		.attempt = 1,
+		.execution_id = str(run->id),
+		.script = str(script),
+		.cwd = str("."),
+		.timeout_ms = kit_ms(check->kit, TIMEOUT_MS),
+		.stdout_max = KEEP_MAX,
+		.stderr_max = KEEP_MAX,
 	};
 	return run;
 }
@@ -49,7 +55,10 @@ struct run *run_plan_reattach(struct check *check, struct session *session, cons
 	snprintf(run->id, sizeof(run->id), "%s", id);
 	run->is_reattach = true;
 	run->resume = (struct berth_resume){
-		.struct_size = sizeof(run->resume), .attempt = attempt, .execution_id = str(run->id), .handle = str(""),
+		.struct_size = sizeof(run->resume),
+		.attempt = attempt,
+		.execution_id = str(run->id),
+		.handle = str(""),
 	};
 	return run;
 }
@@ -112,7 +121,8 @@ static int on_gap(void *arg, unsigned stream, uint64_t from, uint64_t to)
 
 static void make_call(struct run *run)
 {
-	const struct call_sink sink = {.write = on_write, .read = on_read, .started = on_started, .gap = on_gap, .arg = run};
+	const struct call_sink sink = {
+		.write = on_write, .read = on_read, .started = on_started, .gap = on_gap, .arg = run};
 
 	if (run->input)
 		run->command.has_stdin = 1;
@@ -126,8 +136,8 @@ static void perform(struct run *run)
 {
 	const struct berth_ending *ending;
 	struct err err = {0};
-	int rc = run->is_reattach ? call_reattach(run->call, &run->session->abi, &run->resume, &err) :
-				    call_execute(run->call, &run->session->abi, &run->command, &err);
+	int rc = run->is_reattach ? call_reattach(run->call, &run->session->abi, &run->resume, &err)
+				  : call_execute(run->call, &run->session->abi, &run->command, &err);
 
 	ending = call_ending(run->call);
 	lock_take(&run->lock);
@@ -136,7 +146,8 @@ static void perform(struct run *run)
 	run->end_ns = clock_boot_ns();
 	if (ending) {
 		run->ending = *ending;
-		snprintf(run->ending_reason, sizeof(run->ending_reason), "%.*s", (int)ending->reason.len, ending->reason.ptr);
+		snprintf(run->ending_reason, sizeof(run->ending_reason), "%.*s", (int)ending->reason.len,
+			 ending->reason.ptr);
 	}
 	run->done = true;
 	cond_wake_all(&run->cond);
@@ -232,7 +243,8 @@ bool run_exited(const struct run *run, int code)
 
 const char *run_ending_word(const struct run *run)
 {
-	static const char *const words[] = {"no ending", "exit", "signal", "timeout", "cancelled", "oom", "session_lost", "unknown"};
+	static const char *const words[] = {"no ending", "exit", "signal",	 "timeout",
+					    "cancelled", "oom",	 "session_lost", "unknown"};
 	const struct berth_ending *ending = &run->ending;
 
 	if (run->rc)
@@ -258,7 +270,8 @@ const char *run_shell(struct check *check, struct session *session, const char *
 
 bool run_until(struct check *check, struct session *session, const char *script, const char *what)
 {
-	char *loop = check_printf(check, "i=0; until { %s\n}; do i=$((i+1)); [ $i -gt 300 ] && exit 9; sleep 0.05; done", script);
+	char *loop = check_printf(
+		check, "i=0; until { %s\n}; do i=$((i+1)); [ $i -gt 300 ] && exit 9; sleep 0.05; done", script);
 	struct run *run = run_plan(check, session, loop);
 
 	run_do(run);
@@ -273,9 +286,11 @@ bool run_until(struct check *check, struct session *session, const char *script,
 
 bool run_pid_gone(struct check *check, struct session *session, const char *file)
 {
-	struct run *run = run_plan(check, session,
-				   check_printf(check, "p=$(cat %s) || exit 8; [ -n \"$p\" ] || exit 8; kill -0 $p 2>/dev/null && exit 7; exit 0",
-						file));
+	struct run *run = run_plan(
+		check, session,
+		check_printf(check,
+			     "p=$(cat %s) || exit 8; [ -n \"$p\" ] || exit 8; kill -0 $p 2>/dev/null && exit 7; exit 0",
+			     file));
 
 	run_do(run);
 	if (run_exited(run, 0))
@@ -289,7 +304,8 @@ bool run_pid_gone(struct check *check, struct session *session, const char *file
 
 int64_t run_count_lines(struct check *check, struct session *session, const char *file)
 {
-	const char *text = run_shell(check, session, check_printf(check, "[ -e %s ] && wc -l <%s || echo -1", file, file));
+	const char *text =
+		run_shell(check, session, check_printf(check, "[ -e %s ] && wc -l <%s || echo -1", file, file));
 
 	return text ? strtoll(text, NULL, 10) : -2;
 }

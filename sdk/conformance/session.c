@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions of the kit: planned, provisioned, looked up, released. Any thread of a rule; one session is one thread's at a time. What
- * created() reports is kept before it returns, so that a provision which fails afterwards still leaves nothing behind.
+ * Sessions of the kit: planned, provisioned, looked up, released. Any thread of a rule; one session is one thread's at
+ * a time. What created() reports is kept before it returns, so that a provision which fails afterwards still leaves
+ * nothing behind.
  */
 #include "kit.h"
 
@@ -62,11 +63,18 @@ struct berth_spec session_spec(const struct session *session)
 	const struct conf_target *conf = target->conf;
 
 	return (struct berth_spec){
-		.struct_size = sizeof(struct berth_spec), .isolation = target->isolation_wanted,
-		.deployment = str(session->kit->conf->deployment), .workspace_id = str(session->workspace),
-		.task_id = str(session->task), .intent = str(session->intent), .region = str(conf->region),
-		.pool_key = str("conformance"), .image = str(conf->image), .cpu_millis = (uint64_t)conf->cpu_millis,
-		.memory_bytes = (uint64_t)conf->memory, .disk_bytes = (uint64_t)conf->disk,
+		.struct_size = sizeof(struct berth_spec),
+		.isolation = target->isolation_wanted,
+		.deployment = str(session->kit->conf->deployment),
+		.workspace_id = str(session->workspace),
+		.task_id = str(session->task),
+		.intent = str(session->intent),
+		.region = str(conf->region),
+		.pool_key = str("conformance"),
+		.image = str(conf->image),
+		.cpu_millis = (uint64_t)conf->cpu_millis,
+		.memory_bytes = (uint64_t)conf->memory,
+		.disk_bytes = (uint64_t)conf->disk,
 		.internet_allowed = conf->allow_internet,
 	};
 }
@@ -82,8 +90,11 @@ void session_take(struct session *session, const struct berth_session_info *info
 	session->isolation = info->isolation;
 	session->expires_ms = info->expires_ms;
 	session->abi = (struct berth_session){
-		.struct_size = sizeof(session->abi), .ref = str(session->ref), .state = {session->state, info->state.len},
-		.root = str(session->root), .boot_id = str(session->boot_id),
+		.struct_size = sizeof(session->abi),
+		.ref = str(session->ref),
+		.state = {session->state, info->state.len},
+		.root = str(session->root),
+		.boot_id = str(session->boot_id),
 	};
 }
 
@@ -232,7 +243,8 @@ int session_listed(struct check *check, const char *ref)
 		size_t times;
 
 		if (page > 10000 || call_list(call, cursor, &err)) {
-			check_fail(check, page > 10000 ? "list never ends" : "list answered %s: %s", err_name(err.code), err.msg);
+			check_fail(check, page > 10000 ? "list never ends" : "list answered %s: %s", err_name(err.code),
+				   err.msg);
 			return -1;
 		}
 		session_among(call, ref, &times);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layout of everything that crosses the provider ABI on 64-bit machines, and the numbers behind its names. Compiled as C11, never
- * linked. A line is added when something is appended; none may change once 1.0 is frozen.
+ * The layout of everything that crosses the provider ABI on 64-bit machines, and the numbers behind its names. Compiled
+ * as C11, never linked. A line is added when something is appended; none may change once 1.0 is frozen.
  */
 #include <berth/provider.h>
 
 #define SIZE(type, size) _Static_assert(sizeof(struct type) >= (size), "size of " #type)
 /* Elements of arrays: their size is the stride that an older plugin was compiled with, so they never grow. */
 #define ELEMENT(type, size) _Static_assert(sizeof(struct type) == (size), "size of the array element " #type)
-#define FIELD(type, field, off, size)                                                                                   \
-	_Static_assert(offsetof(struct type, field) == (off) && sizeof(((struct type *)0)->field) == (size),            \
+#define FIELD(type, field, off, size)                                                                                  \
+	_Static_assert(offsetof(struct type, field) == (off) && sizeof(((struct type *)0)->field) == (size),           \
 		       #type "." #field)
 #define NUMBER(name, value) _Static_assert((name) == (value), #name)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A provider as it was written for ABI 1.0, with its own copy of the headers. It keeps sessions in memory, and runs nothing. Any host
- * of the same major version must load it and find its sessions, for ever. Not to be modernised.
+ * A provider as it was written for ABI 1.0, with its own copy of the headers. It keeps sessions in memory, and runs
+ * nothing. Any host of the same major version must load it and find its sessions, for ever. Not to be modernised.
  */
 #include <berth/provider.h>
 
@@ -72,9 +72,17 @@ static int32_t stopped(struct berth_call *call)
 static struct berth_session_info describe(const struct row *row)
 {
 	struct berth_session_info info = {
-		.struct_size = sizeof(info), .phase = BERTH_PHASE_READY, .ref = text(row->ref), .workspace_id = text(row->workspace),
-		.task_id = text(row->task), .intent = text(row->intent), .boot_id = text("1"), .root = text("/"),
-		.created_ms = row->created_ms, .expires_ms = row->expires_ms, .isolation = BERTH_ISOLATION_NONE,
+		.struct_size = sizeof(info),
+		.phase = BERTH_PHASE_READY,
+		.ref = text(row->ref),
+		.workspace_id = text(row->workspace),
+		.task_id = text(row->task),
+		.intent = text(row->intent),
+		.boot_id = text("1"),
+		.root = text("/"),
+		.created_ms = row->created_ms,
+		.expires_ms = row->expires_ms,
+		.isolation = BERTH_ISOLATION_NONE,
 	};
 
 	return info;
@@ -327,28 +335,58 @@ static int32_t op_file_move(void *inst, struct berth_call *call, const struct be
 }
 
 static const struct berth_ops ops = {
-	.struct_size = sizeof(ops), .open = op_open, .close = op_close, .check = op_check, .find = op_find, .list = op_list,
-	.provision = op_provision, .await_ready = op_await_ready, .assign = op_assign, .inspect = op_inspect,
-	.execute = op_execute, .file_read = op_file_read, .file_write = op_file_write, .file_stat = op_file_stat,
-	.file_list = op_file_flags, .file_remove = op_file_flags, .file_move = op_file_move, .renew = op_renew,
+	.struct_size = sizeof(ops),
+	.open = op_open,
+	.close = op_close,
+	.check = op_check,
+	.find = op_find,
+	.list = op_list,
+	.provision = op_provision,
+	.await_ready = op_await_ready,
+	.assign = op_assign,
+	.inspect = op_inspect,
+	.execute = op_execute,
+	.file_read = op_file_read,
+	.file_write = op_file_write,
+	.file_stat = op_file_stat,
+	.file_list = op_file_flags,
+	.file_remove = op_file_flags,
+	.file_move = op_file_move,
+	.renew = op_renew,
 	.release = op_release,
 };
 
 static const struct berth_option greeting = {
-	.struct_size = sizeof(greeting), .type = BERTH_OPTION_STRING, .key = "greeting", .default_text = "hello",
+	.struct_size = sizeof(greeting),
+	.type = BERTH_OPTION_STRING,
+	.key = "greeting",
+	.default_text = "hello",
 	.doc = "An option of each kind that matters here: a text.",
 };
 static const struct berth_option *const options[] = {&greeting, NULL};
 
 static const struct berth_metric made = {
-	.struct_size = sizeof(made), .type = BERTH_METRIC_COUNTER, .name = "made", .unit = "", .doc = "Sessions made.",
+	.struct_size = sizeof(made),
+	.type = BERTH_METRIC_COUNTER,
+	.name = "made",
+	.unit = "",
+	.doc = "Sessions made.",
 };
 static const struct berth_metric *const metrics[] = {&made, NULL};
 
 static const struct berth_provider provider = {
-	.magic = BERTH_PROVIDER_MAGIC, .abi_major = 1, .abi_minor = 0, .struct_size = sizeof(provider), .name = "frozen",
-	.version = "1.0.0", .build_id = "frozen 1.0.0", .capabilities = CAPABILITIES, .init = init, .ops = &ops,
-	.options = options, .metrics = metrics,
+	.magic = BERTH_PROVIDER_MAGIC,
+	.abi_major = 1,
+	.abi_minor = 0,
+	.struct_size = sizeof(provider),
+	.name = "frozen",
+	.version = "1.0.0",
+	.build_id = "frozen 1.0.0",
+	.capabilities = CAPABILITIES,
+	.init = init,
+	.ops = &ops,
+	.options = options,
+	.metrics = metrics,
 };
 
 const struct berth_provider *berth_provider_entry_v1(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A copy of the mock provider with one mistake. A bug is a file that defines bend(): it replaces an operation in a copy of the mock's
- * table, or a service in a copy of the host's, which the mock then takes for the real ones. The mock's own sources stay as they are.
+ * A copy of the mock provider with one mistake. A bug is a file that defines bend(): it replaces an operation in a copy
+ * of the mock's table, or a service in a copy of the host's, which the mock then takes for the real ones. The mock's
+ * own sources stay as they are.
  */
 #ifndef BUG_H
 #define BUG_H

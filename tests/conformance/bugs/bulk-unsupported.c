@@ -2,8 +2,8 @@
 /* The capability BULK is declared, and export_tar does not work. */
 #include "bug.h"
 
-static int32_t export_tar(void *inst, struct berth_call *call, const struct berth_session *session, const struct berth_str *paths,
-			  size_t path_count)
+static int32_t export_tar(void *inst, struct berth_call *call, const struct berth_session *session,
+			  const struct berth_str *paths, size_t path_count)
 {
 	(void)inst;
 	(void)session;

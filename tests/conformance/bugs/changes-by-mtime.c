@@ -15,7 +15,8 @@ static int32_t emit_change(struct berth_call *call, const struct berth_change *c
 	return real->emit_change(call, change);
 }
 
-static int32_t changes(void *inst, struct berth_call *call, const struct berth_session *session, const struct berth_str *token)
+static int32_t changes(void *inst, struct berth_call *call, const struct berth_session *session,
+		       const struct berth_str *token)
 {
 	char path[8192];
 	int32_t rc;

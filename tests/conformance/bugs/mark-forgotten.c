@@ -2,7 +2,8 @@
 /* forget also drops the mark that the command started. */
 #include "bug.h"
 
-static int32_t forget(void *inst, struct berth_call *call, const struct berth_session *session, const struct berth_str *execution_id)
+static int32_t forget(void *inst, struct berth_call *call, const struct berth_session *session,
+		      const struct berth_str *execution_id)
 {
 	int32_t rc = mock_forget(inst, call, session, execution_id);
 	char path[8192], what[256];

@@ -2,8 +2,8 @@
 /* file_move goes where links lead. */
 #include "bug.h"
 
-static int32_t file_move(void *inst, struct berth_call *call, const struct berth_session *session, const struct berth_str *from,
-			 const struct berth_str *to)
+static int32_t file_move(void *inst, struct berth_call *call, const struct berth_session *session,
+			 const struct berth_str *from, const struct berth_str *to)
 {
 	char source[8192], target[8192], what[2048];
 

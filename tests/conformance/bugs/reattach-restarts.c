@@ -17,8 +17,9 @@ static int32_t execute(void *inst, struct berth_call *call, const struct berth_s
 		       const struct berth_command *command)
 {
 	/* Of one line with a mark of its own run: the others would not end. */
-	if (command->script.len < sizeof(kept[0].script) && command->script.len > 10 && !memcmp(command->script.ptr, "echo x >>", 9) &&
-	    memchr(command->script.ptr, ';', command->script.len) && !memmem(command->script.ptr, command->script.len, "until", 5)) {
+	if (command->script.len < sizeof(kept[0].script) && command->script.len > 10 &&
+	    !memcmp(command->script.ptr, "echo x >>", 9) && memchr(command->script.ptr, ';', command->script.len) &&
+	    !memmem(command->script.ptr, command->script.len, "until", 5)) {
 		pthread_mutex_lock(&lock);
 		snprintf(kept[count % KEPT].id, 64, "%.*s", (int)command->execution_id.len, command->execution_id.ptr);
 		snprintf(kept[count % KEPT].script, 512, "%.*s", (int)command->script.len, command->script.ptr);
@@ -61,12 +62,17 @@ static int32_t reattach(void *inst, struct berth_call *call, const struct berth_
 			const struct berth_resume *resume)
 {
 	char script[512], id[128];
-	struct berth_command again = {.struct_size = sizeof(again), .attempt = 1, .cwd = {".", 1}, .timeout_ms = 5000,
-				      .stdout_max = 1000, .stderr_max = 1000};
+	struct berth_command again = {.struct_size = sizeof(again),
+				      .attempt = 1,
+				      .cwd = {".", 1},
+				      .timeout_ms = 5000,
+				      .stdout_max = 1000,
+				      .stderr_max = 1000};
 	static _Atomic unsigned serial;
 
 	if (find_script(&resume->execution_id, script)) {
-		snprintf(id, sizeof(id), "again-%u-%.*s", serial++, (int)resume->execution_id.len, resume->execution_id.ptr);
+		snprintf(id, sizeof(id), "again-%u-%.*s", serial++, (int)resume->execution_id.len,
+			 resume->execution_id.ptr);
 		again.execution_id = (struct berth_str){id, strlen(id)};
 		again.script = (struct berth_str){script, strlen(script)};
 		silent = true;

@@ -9,7 +9,8 @@ static int32_t execute(void *inst, struct berth_call *call, const struct berth_s
 {
 	if (command->has_stdin)
 		return mock_execute(inst, call, session, command);
-	return execute_behind(inst, call, session, command, "[ -p \"$TMPDIR/in\" ] || mkfifo \"$TMPDIR/in\" 2>/dev/null; exec 0<>\"$TMPDIR/in\"\n");
+	return execute_behind(inst, call, session, command,
+			      "[ -p \"$TMPDIR/in\" ] || mkfifo \"$TMPDIR/in\" 2>/dev/null; exec 0<>\"$TMPDIR/in\"\n");
 }
 
 static void bend(struct berth_ops *ops, struct berth_host *host)
