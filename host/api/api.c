@@ -9,6 +9,7 @@
 
 #include "api/resources.h"
 #include "api/server.h"
+#include "core/clock.h"
 
 int api_start(const struct api_config *config, struct api **ret, struct err *err)
 {
@@ -28,6 +29,8 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 	if (!api)
 		return err_set(err, ERR_NOMEM, "out of memory");
 	api->config = *config;
+	api->started_ns = clock_boot_ns();
+	metrics_start();
 
 	int r = server_new(&server, &api->server, err);
 

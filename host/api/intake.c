@@ -14,6 +14,7 @@
 #include "core/ident.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "obs/metrics.h"
 
 void *intake_target(void *cls, const char *uri, struct MHD_Connection *conn)
 {
@@ -345,6 +346,16 @@ enum MHD_Result intake_request(void *cls, struct MHD_Connection *conn, const cha
 	return result;
 }
 
+static void count_request(const struct req *req, bool answered)
+{
+	unsigned route = req->route ? (unsigned)(req->route - req->server->config.routes) + 1 : 0;
+	uint64_t sent = atomic_load(&req->sent);
+
+	metric_add(METRIC_HTTP_REQUESTS, route, metric_status(answered ? req->reply.status : 0), 1);
+	metric_observe_ns(METRIC_HTTP_SECONDS, route, clock_boot_ns() - req->begun_ns);
+	metric_add(METRIC_HTTP_BYTES, 0, 0, sent);
+}
+
 static void log_request_line(struct req *req, bool answered, bool delivered)
 {
 	int64_t ms = (clock_boot_ns() - req->begun_ns) / CLOCK_NS_PER_MS;
@@ -365,9 +376,13 @@ void intake_completed(void *cls, struct MHD_Connection *conn, void **con_cls, en
 		return;
 	*con_cls = NULL;
 	/* Without a method libmicrohttpd refused the head by itself. */
-	if (req->method)
-		log_request_line(req, stream_is_ready(&req->stream),
+	if (req->method) {
+		bool answered = stream_is_ready(&req->stream);
+
+		count_request(req, answered);
+		log_request_line(req, answered,
 				 code == MHD_REQUEST_TERMINATED_COMPLETED_OK || req->phase == REQ_LINGER);
+	}
 	stream_over(&req->stream);
 	server_unlink(cls, req);
 	req_unref(req);

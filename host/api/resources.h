@@ -12,6 +12,7 @@
 struct api {
 	struct api_config config;
 	struct server *server;
+	int64_t started_ns;
 };
 
 extern const struct route api_routes[];
@@ -24,6 +25,9 @@ static inline struct api *api_of(const struct req *req)
 /* health.c */
 int health_get(struct req *req, struct err *err);
 int ready_get(struct req *req, struct err *err);
+/* metrics.c */
+void metrics_start(void); /* before the server */
+int metrics_get(struct req *req, struct err *err);
 /* executions.c */
 int execution_post(struct req *req, struct err *err);
 int execution_get(struct req *req, struct err *err);

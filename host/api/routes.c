@@ -34,6 +34,8 @@ const struct route api_routes[] = {
 	 .handler = health_get},
 	{.method = "GET", .pattern = "/ready", .scope = SCOPE_METRICS, .handler = ready_get},
 
+	{.method = "GET", .pattern = "/metrics", .scope = SCOPE_METRICS, .handler = metrics_get},
+
 	{.method = "POST",
 	 .pattern = "/sandbox/executions",
 	 .scope = SCOPE_EXECUTION_CREATE,

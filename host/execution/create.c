@@ -13,6 +13,7 @@
 #include "execution/execution_private.h"
 #include "execution/nonce.h"
 #include "execution/validate.h"
+#include "obs/metrics.h"
 #include "session/binding.h"
 
 #define IDEMPOTENCY_KEY_MAX (IDENT_KEY_MAX + 66)
@@ -218,6 +219,7 @@ static void accepted(struct create_step *in)
 	bool failed = false;
 
 	(void)FAILPOINT("exec.accepted");
+	metric_add(METRIC_EXEC_ACCEPTED, 0, 0, 1);
 	take_set_facts(run, &in->facts);
 	if (!in->room) {
 		queue_ready(run);

@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/secret.h"
 #include "execution/execution_private.h"
+#include "obs/metrics.h"
 
 #define FORGET_MS 5000
 #define STORE_FIRST_MS 100
@@ -321,6 +322,15 @@ static int write_end(struct finish_step *f, struct err *err)
 	return steps_update_surely(f->run->e, finish_step, f, err);
 }
 
+static void count_end(const struct run *run, const struct finish *in)
+{
+	const char *kind = in->ending ? in->ending->kind : NULL;
+
+	metric_add(METRIC_EXEC_ENDED, metric_place(METRIC_DIM_ENDING, run->ran ? kind : "not_run"), 0, 1);
+	if (run->ran)
+		metric_observe_ns(METRIC_EXEC_SECONDS, 0, in->duration_ms * CLOCK_NS_PER_MS);
+}
+
 enum next finish_run(struct run *run, const struct finish *in)
 {
 	struct finish_step f = {.run = run, .finish = in};
@@ -339,6 +349,7 @@ enum next finish_run(struct run *run, const struct finish *in)
 		return NEXT_LEAVE;
 	if (rc)
 		return refused(run, in, &err);
+	count_end(run, in);
 	forget_prepare(run, run->ran && !in->end.lost, &late);
 	if (!run->hold)
 		session_unwait_done(run->e->config.sessions, &run->ident);

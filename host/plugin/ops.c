@@ -5,7 +5,9 @@
  */
 #include "plugin/private.h"
 
+#include "core/clock.h"
 #include "core/ident.h"
+#include "obs/metrics.h"
 
 #define ABI(call) ((struct berth_call *)(void *)(call))
 #define OPS(call) ((call)->target->plugin->ops)
@@ -66,8 +68,14 @@ int call_list(struct call *call, const char *cursor, struct err *err)
 int call_provision(struct call *call, const struct berth_spec *spec, struct err *err)
 {
 	int rc = call_begin(call, OP_PROVISION, err);
+	int64_t start_ns = clock_boot_ns();
 
-	return rc ? rc : call_end(call, OPS(call).provision(INST(call), ABI(call), spec), err);
+	if (rc)
+		return rc;
+	rc = call_end(call, OPS(call).provision(INST(call), ABI(call), spec), err);
+	metric_add(METRIC_PROVISIONS, METRIC_OUTCOME(rc), 0, 1);
+	metric_observe_ns(METRIC_PROVISION_SECONDS, 0, clock_boot_ns() - start_ns);
+	return rc;
 }
 
 int call_await_ready(struct call *call, const struct berth_session *session, struct err *err)
@@ -246,8 +254,8 @@ int call_release(struct call *call, const struct berth_session *session, struct 
 	if (rc)
 		return rc;
 	rc = call_end(call, OPS(call).release(INST(call), ABI(call), session), &why);
-	if (rc == ERR_NOT_FOUND)
-		return 0;
+	rc = rc == ERR_NOT_FOUND ? 0 : rc;
+	metric_add(METRIC_RELEASES, METRIC_OUTCOME(rc), 0, 1);
 	if (rc && err)
 		*err = why;
 	return rc;

@@ -81,3 +81,38 @@ def test_no_control_secret_takes_no_signed_token(make):
     b = make().start()
     body = body_of("true")
     post(b, body, sign("execution.create", body)).expect_error(401, "unauthorized")
+
+
+def metrics(b):
+    answer = b.get("/metrics").expect(200)
+    check(answer.headers["content-type"].startswith("text/plain; version=0.0.4"), answer.headers)
+    values = {}
+    for line in answer.text.splitlines():
+        if line and not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            check(name not in values, "twice:", name)
+            values[name] = float(value)
+    return values
+
+
+def test_metrics(make):
+    b = make(tokens=[("all", TOKEN, ["execution.create", "execution.read", "session.delete", "metrics"], ["*"]),
+                     ("files", "files-token-0123456789abcdef0123456789", ["file.read"], ["*"])]).start()
+    b.sh("t", "echo hello")
+    b.sh("t", "exit 3", code=3)
+    b.get("/sandbox/executions/sexec_0123456789abcdef01234567").expect(404)
+    b.teardown("t", wait="10s").expect(204)
+    b.get("/metrics", token="files-token-0123456789abcdef0123456789").expect_error(403, "forbidden")
+    b.get("/metrics", token=None).expect_error(401)
+    m = metrics(b)
+    equal(m["berth_executions_accepted_total"], 2)
+    equal(m['berth_executions_ended_total{ending="exit"}'], 2)
+    equal(m['berth_session_provisions_total{outcome="ok"}'], 1)
+    equal(m['berth_session_releases_total{outcome="ok"}'], 1)
+    equal(m['berth_http_requests_total{route="GET /sandbox/executions/:id",status="404"}'], 1)
+    equal(m['berth_sessions{target="mock"}'], 0)
+    equal(m['berth_execution_duration_seconds_count'], 2)
+    check(m["berth_store_steps_total"] >= m["berth_store_groups_total"] > 0)
+    check(m['berth_target_calls_total{target="mock"}'] > 3)
+    check(m["process_resident_memory_bytes"] > 1 << 20 and m["process_threads"] > 10 and m["process_open_fds"] > 5)
+    check(metrics(b)['berth_http_requests_total{route="GET /metrics",status="200"}'] >= 1)

@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/failpoint.h"
 #include "core/log.h"
+#include "obs/metrics.h"
 #include "store/sqlite/sqlite.h"
 
 #define MARK_EVERY_NS CLOCK_NS_PER_S
@@ -207,6 +208,9 @@ static int finish(struct sqlite_store *store, struct group *group, struct err *e
 	store->commit_ns = clock_boot_ns() - start_ns;
 	if (rc == 0)
 		store->next_stored = next;
+	metric_add(rc ? METRIC_STORE_FAILURES : METRIC_STORE_GROUPS, 0, 0, 1);
+	metric_add(METRIC_STORE_STEPS, 0, 0, group->count);
+	metric_observe_ns(METRIC_STORE_COMMIT_SECONDS, 0, store->commit_ns);
 	return rc;
 }
 
