@@ -116,7 +116,8 @@ struct berth_ops {
 
 	/* Runs one command to its end: started() as soon as a handle exists, bytes through sink_write, then exactly one
 	 * emit_ending and OK. An outcome that is not known is an ending of kind UNKNOWN or a code, never an invented exit.
-	 * Code INVALID: refused before anything ran. CONFLICT: this id has started, or this attempt is poisoned. */
+	 * Codes INVALID and STORAGE_FULL: refused before anything ran. CONFLICT: this id has started, or this attempt is
+	 * poisoned. */
 	int32_t (*execute)(void *inst, struct berth_call *call, const struct berth_session *session,
 			   const struct berth_command *command);
 	/* Goes on with a command that was started, running or ended, from the offsets (REATTACH). NOT_STARTED only after
