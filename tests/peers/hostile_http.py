@@ -207,6 +207,7 @@ class Peer(socketserver.BaseRequestHandler):
             LOCK.notify_all()
             LOCK.wait_for(lambda: request.query["gate"] in OPEN_GATES)
         self.answer("200 OK", b"held")
+        self.drop_next = "drop" in request.query
 
     def do_release(self, request):
         with LOCK:

@@ -274,6 +274,30 @@ static void *run_main(void *arg)
 	return NULL;
 }
 
+/* Several idle connections, all of them dead: the second attempt takes none of them. */
+static void many_reused(void **state)
+{
+	unsigned long held = seen("held"), ok = seen("/ok");
+	struct ask asks[3], ask;
+	pthread_t threads[3];
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		ask_init(&asks[i], BERTH_HTTP_LONG, "GET", "http://127.0.0.1:%u/hold?gate=dead&drop=1", peer.plain);
+		assert_int_equal(pthread_create(&threads[i], NULL, run_main, &asks[i]), 0);
+	}
+	wait_seen("held", held + 3);
+	tell("/release?gate=dead");
+	for (int i = 0; i < 3; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(asks[i].code, BERTH_OK);
+		ask_fini(&asks[i]);
+	}
+	assert_int_equal(get(&ask, BERTH_HTTP_LONG, "/ok"), BERTH_OK);
+	ask_fini(&ask);
+	assert_int_equal(seen("/ok") - ok, 2);
+}
+
 static int by_value(const void *a, const void *b)
 {
 	const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -422,7 +446,7 @@ int main(void)
 	    CASE(answers_that_are_none), CASE(nobody_there),       CASE(connect_limit),
 	    CASE(limits_of_time),        CASE(upload_stalls),      CASE(receiver_refuses),
 	    CASE(reused_connections),    CASE(cancel),             CASE(cancel_while_connecting),
-	    CASE(descriptors_run_out),   CASE(process_limit),
+	    CASE(descriptors_run_out),   CASE(process_limit),      CASE(many_reused),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown);
