@@ -11,8 +11,7 @@
 #include "net/net.h"
 #include "plugin/private.h"
 
-/* What the rest of the host needs while as much runs as the configuration allows. */
-#define DESCRIPTORS_PER_COMMAND 2 /* spool files */
+/* What plugins' HTTP leaves to the others beside clients' connections: store, spool files, loops, logs. */
 #define DESCRIPTORS_OTHER 256
 
 struct plugin_set {
@@ -120,10 +119,7 @@ static int start_watch(struct registry *registry, struct err *err)
 int registry_open(const struct conf *conf, const char *probe, struct registry **ret, struct err *err)
 {
 	struct registry *registry = make_registry(conf);
-	struct net_config net = {
-		.reserved = (uint64_t)conf->http_connections +
-			    (uint64_t)conf->runner_concurrency * DESCRIPTORS_PER_COMMAND + DESCRIPTORS_OTHER,
-	};
+	struct net_config net = {.reserved = (uint64_t)conf->http_connections + DESCRIPTORS_OTHER};
 	int rc;
 
 	if (!registry)
