@@ -35,7 +35,7 @@ static void look(struct api *api, struct readiness *ret)
 	if (!store_healthy(api->config.store, &ret->store) && ret->store.code == 0)
 		err_set(&ret->store, ERR_STORE, "the store does not answer");
 	executions_stat(api->config.executions, &ret->queue);
-	ret->queue_max = api->config.conf->queue_max;
+	ret->queue_max = ret->queue.queue_max;
 	ret->targets = registry->target_count;
 	for (size_t i = 0; i < registry->target_count; i++) {
 		struct target_health health;

@@ -36,6 +36,8 @@ int execution_get_list(struct req *req, struct err *err);
 /* The record's identity, when the token reaches it; ERR_NOT_FOUND in the same words otherwise. */
 struct execution_head;
 int execution_reach(struct req *req, const char *id, struct execution_head *ret, struct err *err);
+/* events.c */
+int events_get(struct req *req, struct err *err);
 /* outputs.c */
 int output_get_stdout(struct req *req, struct err *err);
 int output_get_stderr(struct req *req, struct err *err);

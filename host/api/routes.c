@@ -76,6 +76,12 @@ const struct route api_routes[] = {
 	 .reference = &read_reference,
 	 .handler = output_get_stderr},
 
+	{.method = "GET",
+	 .pattern = "/sandbox/executions/:id/events",
+	 .scope = SCOPE_EXECUTION_READ,
+	 .reference = &read_reference,
+	 .handler = events_get},
+
 	{.method = "PUT",
 	 .pattern = "/sandbox/files",
 	 .scope = SCOPE_FILE_WRITE,

@@ -163,3 +163,13 @@ int event_render_dead(const char *reason, const char *subject, uint64_t seq, con
 
 	return json_encode(buf, dead_fields, &dead, 0);
 }
+
+int event_parse_dead(struct arena *arena, const char *doc, size_t len, const char **ret_text, struct err *err)
+{
+	struct dead_letter dead;
+	int rc = json_decode_text(arena, dead_fields, doc, len, &dead, sizeof(dead), err);
+
+	if (rc == 0)
+		*ret_text = dead.event;
+	return rc;
+}

@@ -24,4 +24,7 @@ bool event_parse_message(const char *doc, size_t len, char ret_id[IDENT_ID_MAX +
 int event_render_dead(const char *reason, const char *subject, uint64_t seq, const char *doc, size_t len,
 		      struct buf *buf);
 
+/* The message inside a dead letter, in the arena; NULL when it has none. */
+int event_parse_dead(struct arena *arena, const char *doc, size_t len, const char **ret_text, struct err *err);
+
 #endif

@@ -73,6 +73,7 @@ struct execution_head {
 	struct ident ident;
 	int64_t revision;
 	bool terminal;
+	bool running;
 };
 int execution_head(struct executions *e, const char *id, struct execution_head *ret, struct err *err);
 /* The public record as JSON. preview > 0 adds `preview` with at most that many bytes (<= 64 KiB) of head and tail of
@@ -98,9 +99,29 @@ int output_size(struct output_reader *reader, uint64_t *ret_size, struct err *er
 void output_close(struct output_reader *reader);
 void output_watch_key(const char *id, char ret_key[64]);
 
+/* The next event of an execution after the seq-th entry of the stream; *ret_doc is malloc'ed, NULL when there is none (yet):
+ * wait on execution_watch_key. Events live as long as `execution.retention`. */
+int execution_next_event(struct executions *e, const char *id, uint64_t after, uint64_t *ret_seq, char **ret_doc,
+			 struct err *err);
+/* Bytes of both streams now; *ret_final: they will not grow any more. */
+int execution_offsets(struct executions *e, const char *id, uint64_t ret_bytes[2], bool *ret_final, struct err *err);
+
+/* Dead letters, oldest first, after the seq-th: members of a JSON array. *ret_last is where the next page starts, 0 on
+ * the last one. `only`: that one alone, ERR_NOT_FOUND without it. */
+int execution_dead_list(struct executions *e, uint64_t after, uint64_t only, size_t limit, struct buf *buf,
+			size_t *ret_count, uint64_t *ret_last, struct err *err);
+/* Puts the message back into the request stream, which is read with the next round of the GC. ERR_CONFLICT: there is no
+ * message in it, or no open execution that it asks for. */
+int execution_dead_requeue(struct executions *e, uint64_t seq, struct err *err);
+int execution_dead_drop(struct executions *e, uint64_t seq, struct err *err);
+
+/* Limits that may change while it runs: `concurrency` at most what it was made with. */
+void execution_set_limits(struct executions *e, unsigned concurrency, unsigned queue_max);
+
 /* Counts for health and tests. */
 struct executions_stat {
 	unsigned running, queued, parked;
+	unsigned queue_max;
 	uint64_t defects; /* transitions that the table refused: each is a defect of this program, named in the log */
 };
 void executions_stat(struct executions *e, struct executions_stat *ret);

@@ -40,6 +40,7 @@ static int load_one(struct one *one, struct txn *txn, struct record *ret, struct
 	if (rc == 0) {
 		one->head.revision = ret->revision;
 		one->head.terminal = record_status_terminal(ret->status);
+		one->head.running = ret->status == RECORD_RUNNING;
 	}
 	return rc;
 }

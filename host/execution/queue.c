@@ -419,3 +419,12 @@ void queue_deaf(struct run *run)
 	disarm(&run->notice);
 	disarm(&run->timer);
 }
+
+void execution_set_limits(struct executions *e, unsigned concurrency, unsigned queue_max)
+{
+	lock_take(&e->lock);
+	e->runner_concurrency = concurrency;
+	e->queue_max = queue_max;
+	queue_dispatch_locked(e);
+	lock_drop(&e->lock);
+}

@@ -265,6 +265,7 @@ void executions_stat(struct executions *e, struct executions_stat *ret)
 		.running = e->busy,
 		.queued = e->waiting - e->parked,
 		.parked = e->parked,
+		.queue_max = e->queue_max,
 		.defects = e->defects,
 	};
 	lock_drop(&e->lock);

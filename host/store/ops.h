@@ -86,8 +86,9 @@ struct store_ops {
 			struct err *err);
 	int (*scan)(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
 		    size_t limit, row_fn fn, void *arg, struct err *err);
-	int (*read_stream)(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn,
-			   void *arg, struct err *err);
+	/* subject NULL: of all. */
+	int (*read_stream)(struct txn *txn, enum store_stream stream, const char *subject, uint64_t after, size_t limit,
+			   entry_fn fn, void *arg, struct err *err);
 	/* The oldest entries, at most limit, that are older; *ret_last is the last of them. */
 	int (*find_trim)(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit,
 			 size_t *ret_count, uint64_t *ret_last, struct err *err);

@@ -101,6 +101,9 @@ int txn_ack(struct txn *txn, enum store_stream stream, uint64_t seq, struct err 
 int txn_ack_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err);
 int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit,
 		    bool (*fn)(const struct stream_entry *entry, void *arg), void *arg, struct err *err);
+/* Only entries of one subject. */
+int txn_read_subject(struct txn *txn, enum store_stream stream, const char *subject, uint64_t after, size_t limit,
+		     bool (*fn)(const struct stream_entry *entry, void *arg), void *arg, struct err *err);
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 	     struct err *err);
 

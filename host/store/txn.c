@@ -432,7 +432,18 @@ int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, s
 	assert(txn->magic == TXN_MAGIC);
 	if (err == NULL)
 		err = &local;
-	return fail(txn, txn->ops->read_stream(txn, stream, after, limit, fn, arg, err), err);
+	return fail(txn, txn->ops->read_stream(txn, stream, NULL, after, limit, fn, arg, err), err);
+}
+
+int txn_read_subject(struct txn *txn, enum store_stream stream, const char *subject, uint64_t after, size_t limit,
+		     entry_fn fn, void *arg, struct err *err)
+{
+	struct err local;
+
+	assert(txn->magic == TXN_MAGIC && subject != NULL);
+	if (err == NULL)
+		err = &local;
+	return fail(txn, txn->ops->read_stream(txn, stream, subject, after, limit, fn, arg, err), err);
 }
 
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,

@@ -4,6 +4,7 @@
 import base64
 import hashlib
 import hmac
+import http.client
 import json
 import secrets
 import signal
@@ -116,3 +117,88 @@ def test_metrics(make):
     check(m['berth_target_calls_total{target="mock"}'] > 3)
     check(m["process_resident_memory_bytes"] > 1 << 20 and m["process_threads"] > 10 and m["process_open_fds"] > 5)
     check(metrics(b)['berth_http_requests_total{route="GET /metrics",status="200"}'] >= 1)
+
+
+def events_of(b, execution, last=None):
+    headers = {"Last-Event-ID": last} if last else {}
+    answer = b.get(f"/sandbox/executions/{execution}/events", headers=headers).expect(200)
+    equal(answer.headers["content-type"], "text/event-stream")
+    return parse_events(answer.text)
+
+
+def parse_events(text):
+    events = []
+    for block in text.split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in block.split("\n") if ": " in line)
+        if fields:
+            events.append((fields.get("id"), fields["event"], json.loads(fields["data"])))
+    return events
+
+
+def statuses(events):
+    return [data["data"]["status"] for _, kind, data in events if kind == "status"]
+
+
+def test_events_of_an_ended_execution(make):
+    b = make().start()
+    record = b.run("t", "echo hello; echo oops >&2")
+    b.run("u", "echo other")
+    events = events_of(b, record["id"])
+    equal(statuses(events)[-1], "completed")
+    equal(statuses(events)[0], "queued")
+    equal(statuses(events).count("completed"), 1)
+    outputs = [data for _, kind, data in events if kind == "output"]
+    equal(outputs[-1], {"stdout_bytes": 6, "stderr_bytes": 5})
+    ids = [int(number) for number, kind, _ in events if kind == "status"]
+    check(ids == sorted(set(ids)), ids)
+    check(all(data["subject"] == record["id"] for _, kind, data in events if kind == "status"), events)
+    later = events_of(b, record["id"], last=str(ids[0]))
+    equal([int(number) for number, kind, _ in later if kind == "status"], ids[1:])
+    b.get(f"/sandbox/executions/{record['id']}/events", headers={"Last-Event-ID": str(ids[-1])}).expect(204)
+    b.get(f"/sandbox/executions/{record['id']}/events", headers={"Last-Event-ID": "x"}).expect(400)
+    b.get("/sandbox/executions/sexec_0123456789abcdef01234567/events").expect(404)
+
+
+def test_events_live(make):
+    b = make().start()
+    gate = b.dir / "gate"
+    record = b.create("t", f"echo started; while [ ! -e {gate} ]; do sleep 0.02; done; echo done").expect(202).json
+    path = f"/sandbox/executions/{record['id']}/events"
+    connection = http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
+    connection.request("GET", path, headers={"Authorization": "Bearer " + TOKEN})
+    response = connection.getresponse()
+    equal(response.status, 200)
+    text = ""
+    while '"stdout_bytes":8' not in text:
+        line = response.readline().decode()
+        check(line, "the stream ended early:", text)
+        text += line
+    check("running" in statuses(parse_events(text + "\n\n")) or "started" in text, text)
+    gate.touch()
+    text += response.read().decode()
+    connection.close()
+    events = parse_events(text)
+    equal(events[-1][1], "status")
+    equal(statuses(events)[-1], "completed")
+    equal([data for _, kind, data in events if kind == "output"][-1], {"stdout_bytes": 13, "stderr_bytes": 0})
+
+
+def test_events_end_when_the_reader_goes_and_when_berthd_stops(make):
+    b = make(conf='stop_grace = "500ms";').start()
+    record = b.create("t", "sleep 60").expect(202).json
+    wait_for(lambda: b.record(record["id"])["status"] == "running", what="running")
+    path = f"/sandbox/executions/{record['id']}/events"
+
+    def follow():
+        connection = http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
+        connection.request("GET", path, headers={"Authorization": "Bearer " + TOKEN})
+        return connection, connection.getresponse()
+
+    connection, response = follow()
+    response.readline()
+    connection.close()
+    wait_for(lambda: "route=/sandbox/executions/:id/events" in b.log(), what="the follower's end")
+    connection, response = follow()
+    response.readline()
+    equal(b.stop(), 0, "exit code")
+    connection.close()

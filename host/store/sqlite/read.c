@@ -144,16 +144,18 @@ static int copy_entry(struct txn *txn, sqlite3_stmt *stmt, struct stream_entry *
 	return rc != 0 ? rc : copy_column(txn, stmt, 3, &ret->doc, &ret->doc_len, err);
 }
 
-int read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn, void *arg,
-		struct err *err)
+int read_stream(struct txn *txn, enum store_stream stream, const char *subject, uint64_t after, size_t limit,
+		entry_fn fn, void *arg, struct err *err)
 {
 	struct stream_entry entry;
 	sqlite3_stmt *stmt;
-	int rc = conn_stream(txn->conn, stream, STMT_STREAM_READ, &stmt, err);
+	int rc = conn_stream(txn->conn, stream, subject ? STMT_STREAM_READ_SUBJECT : STMT_STREAM_READ, &stmt, err);
 	int code;
 
 	if (rc != 0)
 		return rc;
+	if (subject != NULL)
+		bind_text(stmt, 3, subject);
 	sqlite3_bind_int64(stmt, 1, clamp(after));
 	sqlite3_bind_int64(stmt, 2, clamp(limit));
 	while ((code = sqlite3_step(stmt)) == SQLITE_ROW) {

@@ -41,6 +41,7 @@
 	X(ACK, "DELETE FROM @ WHERE seq=?1")                                        \
 	X(ACK_SUBJECT, "DELETE FROM @ WHERE subject=?1")                            \
 	X(READ, "SELECT seq,subject,at,doc FROM @ WHERE seq>?1 ORDER BY seq LIMIT ?2") \
+	X(READ_SUBJECT, "SELECT seq,subject,at,doc FROM @ WHERE subject=?3 AND seq>?1 ORDER BY seq LIMIT ?2") \
 	X(HEAD, "SELECT seq,at FROM @ ORDER BY seq LIMIT ?1")                       \
 	X(TRIM, "DELETE FROM @ WHERE seq<=?1")
 
@@ -186,8 +187,8 @@ int read_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t 
 		  struct err *err);
 int read_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
 	      size_t limit, row_fn fn, void *arg, struct err *err);
-int read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn, void *arg,
-		struct err *err);
+int read_stream(struct txn *txn, enum store_stream stream, const char *subject, uint64_t after, size_t limit,
+		entry_fn fn, void *arg, struct err *err);
 int read_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 		   uint64_t *ret_last, struct err *err);
 int read_count(struct txn *txn, const char *name, int64_t *ret, struct err *err);
