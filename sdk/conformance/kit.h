@@ -151,6 +151,8 @@ bool is_invalid(int rc); /* the plugin's INVALID, or the host's own refusal of a
 void session_name(struct check *check, char ret_task[64]);
 /* The spec of a session that is still to be provisioned: a name of its own when task is NULL, warm when it is "". */
 struct session *session_plan(struct check *check, const char *task);
+/* "", or NULL with NATIVE_POOL: no host asks such a provider for warm sessions. */
+const char *session_warm(const struct check *check);
 struct berth_spec session_spec(const struct session *session);
 /* Provisions; the result is in session->rc too. `spec` NULL: the planned one. */
 int session_provision(struct check *check, struct session *session, const struct berth_spec *spec);

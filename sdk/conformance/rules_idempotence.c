@@ -144,7 +144,7 @@ void rule_race_list(struct check *check)
 	struct listing listing = {.churning = 3};
 
 	for (int k = 0; k < 3; k++) {
-		listing.stays[k] = session_make(check, k ? NULL : "");
+		listing.stays[k] = session_make(check, k ? NULL : session_warm(check));
 		if (!listing.stays[k])
 			return;
 	}

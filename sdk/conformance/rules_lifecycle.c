@@ -152,11 +152,16 @@ void rule_find_every(struct check *check)
 
 void rule_warm(struct check *check)
 {
-	struct session *session = session_make(check, "");
+	struct session *session;
 	struct call *call = check_call(check);
 	const struct berth_session_info *info;
 	struct err err = {0};
 
+	if (!session_warm(check)) {
+		check_skip(check, "with NATIVE_POOL no host asks for warm sessions");
+		return;
+	}
+	session = session_make(check, "");
 	if (!session)
 		return;
 	MUST(check, !call_inspect(call, &session->abi, &err), "inspect " OK_RC(err));
@@ -189,7 +194,7 @@ void rule_list_complete(struct check *check)
 	struct session **made = check_alloc(check, count * sizeof(struct session *));
 
 	for (unsigned i = 0; i < count; i++) {
-		made[i] = session_plan(check, i % 2 ? NULL : "");
+		made[i] = session_plan(check, i % 2 ? NULL : session_warm(check));
 		MUST(check, !session_provision(check, made[i], NULL), "provision " OK_RC(made[i]->err));
 	}
 	for (unsigned i = 0; i < count; i += check->kit->opt->stress ? 37 : 1) {

@@ -36,6 +36,11 @@ void session_name(struct check *check, char ret_task[64])
 	snprintf(ret_task, 64, "t-%s-%u", check->kit->tag, check->kit->serial++);
 }
 
+const char *session_warm(const struct check *check)
+{
+	return check->kit->capabilities & BERTH_CAP_NATIVE_POOL ? NULL : "";
+}
+
 struct session *session_plan(struct check *check, const char *task)
 {
 	struct session *session = calloc(1, sizeof(*session));
