@@ -34,6 +34,8 @@ static void check_strings(const struct binding *b)
 		memcpy(&text, (const char *)b + field->off, sizeof(text));
 		FUZZ_CHECK(text != NULL);
 	}
+	FUZZ_PLANTED(b->target, strlen(b->target));
+	FUZZ_PLANTED(b->ref, strlen(b->ref));
 	for (size_t i = 0; i < b->op_count; i++)
 		FUZZ_CHECK(b->ops[i].id && b->ops[i].kind && b->ops[i].host);
 	for (size_t i = 0; i < b->stray_count; i++)
@@ -128,7 +130,6 @@ static void check_row(struct arena *arena, struct binding *b, int64_t now, uint8
 {
 	check_strings(b);
 	check_again(arena, b);
-	FUZZ_PLANTED(b->target, strlen(b->target), 10);
 	FUZZ_CHECK(b->fence >= 0 && b->incarnation >= 0);
 	binding_due(b, &rules);
 	FUZZ_CHECK(binding_stage(b) != NULL);

@@ -52,7 +52,7 @@ static void check_conf(const struct conf *conf)
 	for (size_t i = 0; i < conf->target_count; i++) {
 		FUZZ_CHECK(conf->targets[i].name && conf->targets[i].provider && conf->targets[i].max_operations > 0);
 		for (size_t j = 0; j < conf->targets[i].setting_count; j++)
-			FUZZ_PLANTED(conf->targets[i].settings[j].value, strlen(conf->targets[i].settings[j].value), 9);
+			FUZZ_PLANTED(conf->targets[i].settings[j].value, strlen(conf->targets[i].settings[j].value));
 	}
 	for (size_t i = 0; i < conf->token_count; i++)
 		FUZZ_CHECK(conf->tokens[i].secret && conf->tokens[i].scopes && conf->tokens[i].name);

@@ -47,7 +47,7 @@ static void check_created(struct arena *arena, const struct execution_create *in
 	if (validate_create(&conf, in, NULL) != 0)
 		return;
 	if (in->cwd)
-		FUZZ_PLANTED(in->cwd, strlen(in->cwd), 19);
+		FUZZ_PLANTED(in->cwd, strlen(in->cwd));
 	for (size_t i = 0; i < in->artifact_count; i++)
 		FUZZ_CHECK(ident_path_check("path", in->artifact_paths[i], strlen(in->artifact_paths[i]), false, NULL) == 0);
 	validate_record(&conf, in, ID, &r);

@@ -186,7 +186,7 @@ static void check_accepted(const struct plugin *plugin)
 	FUZZ_CHECK(plugin->ops.open && plugin->ops.release && plugin->ops.execute);
 	for (const struct option_row *row = plugin->options; row->key; row++, count++) {
 		FUZZ_CHECK(strlen(row->key) < 64 && row->doc);
-		FUZZ_PLANTED(row->key, strlen(row->key), 13);
+		FUZZ_PLANTED(row->key, strlen(row->key));
 		for (const struct option_row *other = plugin->options; other != row; other++)
 			FUZZ_CHECK(strcmp(row->key, other->key) != 0);
 	}

@@ -14,7 +14,7 @@ static void check_rule(const struct fault_rule *rule)
 	FUZZ_CHECK(!effect_has(&rule->fx, FX_GAP) || rule->fx.gap[0] < rule->fx.gap[1]);
 	FUZZ_CHECK(!effect_has(&rule->fx, FX_REASON) || effect_has(&rule->fx, FX_CODE));
 	FUZZ_CHECK(rule->fx.delay_ms >= 0 && rule->fx.stall_ms >= 0 && rule->fx.late_ms >= 0 && rule->fx.clamp_ms >= 0);
-	FUZZ_PLANTED(rule->task, strlen(rule->task), 14);
+	FUZZ_PLANTED(rule->task, strlen(rule->task));
 }
 
 static void check_set(const struct fault_set *set)

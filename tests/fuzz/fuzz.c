@@ -146,12 +146,12 @@ void fuzz_quiet(void)
 }
 
 #ifdef FUZZ_PLANT
-void fuzz_planted_copy(const char *ptr, size_t len, size_t room)
+void fuzz_planted_copy(const char *ptr, size_t len)
 {
-	char *copy = malloc(room);
+	char *copy = malloc((len + 15) / 16 * 16); /* the defect: no place for the NUL when nothing was rounded up */
 	volatile char kept;
 
-	if (copy && len <= room) { /* the defect: the NUL has no place when they are equal */
+	if (copy && len > 0) {
 		memcpy(copy, ptr, len);
 		copy[len] = '\0';
 		kept = copy[len / 2];

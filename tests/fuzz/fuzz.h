@@ -42,13 +42,13 @@ void fuzz_empty(int dir);
 /* Keeps the product's log lines out of the way. */
 void fuzz_quiet(void);
 
-/* The defect that `run.sh --planted` must find: what a parser let through is copied by someone who forgot the byte at the end. It
- * is planted here, never in the product, but can be reached only through the product's parser. */
+/* The defect that `run.sh --planted` must find: a text that a parser let through is copied by someone who rounds sizes up
+ * and forgets the byte at the end. It is planted here, never in the product, but can be reached only through the product's parser. */
 #ifdef FUZZ_PLANT
-void fuzz_planted_copy(const char *ptr, size_t len, size_t room);
-#define FUZZ_PLANTED(ptr, len, room) fuzz_planted_copy((ptr), (len), (room))
+void fuzz_planted_copy(const char *ptr, size_t len);
+#define FUZZ_PLANTED(ptr, len) fuzz_planted_copy((ptr), (len))
 #else
-#define FUZZ_PLANTED(ptr, len, room) ((void)0)
+#define FUZZ_PLANTED(ptr, len) ((void)0)
 #endif
 
 #endif

@@ -54,7 +54,7 @@ static void decode(const char *text, size_t len)
 	if (json_decode_text(arena, outer_fields, text, len, &obj, sizeof(obj), NULL) == 0 &&
 	    json_encode(&first, outer_fields, &obj, 0) == 0 && obj.one.number >= -5 && obj.one.number <= 500) {
 		if (obj.text)
-			FUZZ_PLANTED(obj.text, strlen(obj.text), 11);
+			FUZZ_PLANTED(obj.text, strlen(obj.text));
 		/* An absent object reads as zeros and is written as such, which its required field then allows. */
 		FUZZ_CHECK(json_decode_text(arena, outer_fields, first.ptr, first.len, &again, sizeof(again), NULL) == 0);
 		FUZZ_CHECK(json_encode(&second, outer_fields, &again, 0) == 0);

@@ -33,7 +33,7 @@ static void check_again(const struct option_row *row, const struct option_value 
 	FUZZ_CHECK(!buf.error && buf.len);
 	text = bare(row, &buf);
 	if (!value->string) {
-		FUZZ_PLANTED(text, strlen(text), 14);
+		FUZZ_PLANTED(text, strlen(text));
 		FUZZ_CHECK(option_parse(row, text, "again", &again, NULL) == 0);
 		FUZZ_CHECK(again.integer == value->integer && !isless(again.number, value->number) &&
 			   !isgreater(again.number, value->number));

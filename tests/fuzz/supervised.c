@@ -30,7 +30,7 @@ static void fuzz_status(int dir, const char *text, size_t len)
 	if (sup_status_read(dir, &status) != 0)
 		return;
 	FUZZ_CHECK(status.kind && status.quiescent <= BERTH_QUIESCENT_NO);
-	FUZZ_PLANTED(status.reason, strlen(status.reason), 15);
+	FUZZ_PLANTED(status.reason, strlen(status.reason));
 	check_number(text, "exit_code", status.exit_code);
 	check_number(text, "signal", status.signal);
 	check_number(text, "survivors", status.survivors);

@@ -143,7 +143,7 @@ static void check_header(const uint8_t *data)
 
 	if (ustar_parse(data, &entry) != 0)
 		return;
-	FUZZ_PLANTED(entry.path, strlen(entry.path), 33);
+	FUZZ_PLANTED(entry.path, strlen(entry.path));
 	if (ustar_needs_pax(&entry) || entry.type == USTAR_PAX || entry.type == USTAR_PAX_GLOBAL || !entry.path[0])
 		return;
 	ustar_format(&entry, block);
