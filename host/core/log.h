@@ -32,11 +32,15 @@ int log_level_parse(const char *word); /* -1 when not a level */
 /* The request id added to this thread's lines; copied, "" or NULL clears it. */
 void log_set_request(const char *request_id);
 const char *log_request(void);
+/* The traceparent of what this thread works on; not part of its lines. Cleared with the request id. */
+void log_set_trace(const char *traceparent);
+const char *log_trace(void);
 
-#define log_at(level, msg, ...) log_emit((level), (msg), (const struct log_field[]){__VA_ARGS__ __VA_OPT__(, ) {0}})
-#define log_debug(msg, ...) log_at(LOG_DEBUG, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_info(msg, ...) log_at(LOG_INFO, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_warn(msg, ...) log_at(LOG_WARN, msg __VA_OPT__(, ) __VA_ARGS__)
-#define log_error(msg, ...) log_at(LOG_ERROR, msg __VA_OPT__(, ) __VA_ARGS__)
+#define log_with(level, msg, ...) log_emit((level), (msg), (const struct log_field[]){__VA_ARGS__})
+#define log_at(level, ...) log_with(level, __VA_ARGS__, {0})
+#define log_debug(...) log_at(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...) log_at(LOG_INFO, __VA_ARGS__)
+#define log_warn(...) log_at(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
 
 #endif
