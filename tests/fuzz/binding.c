@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: the stored row of a binding, and the state machine on whatever the codec let through. The first bytes choose
- * the time and one event; the rest is the row.
+ * Fuzz target: the stored row of a binding, and the state machine on whatever the codec let through. The first bytes
+ * choose the time and one event; the rest is the row.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,8 @@ static void run_begin(struct arena *arena, struct binding *b, int64_t now, uint6
 	int64_t retry_at = 0;
 	bool changed = false;
 
-	if (binding_begin(arena, b, now, &rules, &in, &outcome, &retry_at, &changed, NULL) == 0 && outcome != BEGIN_WAIT)
+	if (binding_begin(arena, b, now, &rules, &in, &outcome, &retry_at, &changed, NULL) == 0 &&
+	    outcome != BEGIN_WAIT)
 		FUZZ_CHECK(b->op_count > 0);
 }
 
@@ -100,8 +101,12 @@ static void run_event(struct arena *arena, struct binding *b, int64_t now, uint8
 {
 	/* The counter of fences is always ahead of every row. */
 	uint64_t fence = (uint64_t)b->fence + 1;
-	const struct binding_gc gc = {
-		.host = "h1", .fence = fence, .certain = event & 64, .owned = event & 128, .dead = is_dead, .open = is_open};
+	const struct binding_gc gc = {.host = "h1",
+				      .fence = fence,
+				      .certain = event & 64,
+				      .owned = event & 128,
+				      .dead = is_dead,
+				      .open = is_open};
 	bool changed = false;
 
 	switch (event % 6) {

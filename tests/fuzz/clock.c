@@ -60,7 +60,8 @@ static void fuzz_clock(const char *doc, size_t len)
 	FUZZ_PLANTED(clock.boot_id, strlen(clock.boot_id));
 	FUZZ_CHECK(clock.time_ms > 0);
 	FUZZ_CHECK(schema_save_clock(conn, &clock, NULL) == 0 && schema_load_clock(conn, &again, NULL) == 0);
-	FUZZ_CHECK(again.time_ms == clock.time_ms && again.boot_ns == clock.boot_ns && again.offset_ms == clock.offset_ms);
+	FUZZ_CHECK(again.time_ms == clock.time_ms && again.boot_ns == clock.boot_ns &&
+		   again.offset_ms == clock.offset_ms);
 	FUZZ_CHECK(strcmp(again.boot_id, clock.boot_id) == 0);
 	/* It goes on from any mark that it accepts, never back. */
 	store_clock_start(&clock, INT64_C(1700000000000), INT64_C(5000000000), "00000000-0000-0000-0000-000000000000");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: the configuration's files. The input is berth.conf, then after a line "====" one file of providers.d. What
- * was read can be dumped and read again, and is then the same.
+ * Fuzz target: the configuration's files. The input is berth.conf, then after a line "====" one file of providers.d.
+ * What was read can be dumped and read again, and is then the same.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -49,7 +49,8 @@ static void check_created(struct arena *arena, const struct execution_create *in
 	if (in->cwd)
 		FUZZ_PLANTED(in->cwd, strlen(in->cwd));
 	for (size_t i = 0; i < in->artifact_count; i++)
-		FUZZ_CHECK(ident_path_check("path", in->artifact_paths[i], strlen(in->artifact_paths[i]), false, NULL) == 0);
+		FUZZ_CHECK(ident_path_check("path", in->artifact_paths[i], strlen(in->artifact_paths[i]), false,
+					    NULL) == 0);
 	validate_record(&conf, in, ID, &r);
 	FUZZ_CHECK(r.command.timeout_seconds > 0);
 	check_stored(arena, &r);

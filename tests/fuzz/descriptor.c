@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: a plugin's descriptor as found in memory. Every struct lies in a block of exactly the size that it claims
- * (when that may be true) and every text in one that ends where the text does, or where reading has to stop. Starts as a
- * good descriptor; the input says what is changed.
+ * Fuzz target: a plugin's descriptor as found in memory. Every struct lies in a block of exactly the size that it
+ * claims (when that may be true) and every text in one that ends where the text does, or where reading has to stop.
+ * Starts as a good descriptor; the input says what is changed.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the fuzz targets share. tests/fuzz/<name>.c is one target: it feeds bytes from outside to one of the product's parsers and
- * checks what must hold of the answer. libFuzzer drives it in the preset "fuzz"; replay.c drives it with the corpus
- * everywhere else.
+ * What the fuzz targets share. tests/fuzz/<name>.c is one target: it feeds bytes from outside to one of the product's
+ * parsers and checks what must hold of the answer. libFuzzer drives it in the preset "fuzz"; replay.c drives it with
+ * the corpus everywhere else.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -14,10 +14,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Aborts with the sentence; stays on in every build. */
-#define FUZZ_CHECK(condition) \
-	do { \
-		if (!(condition)) \
-			fuzz_fail(__FILE__, __LINE__, #condition); \
+#define FUZZ_CHECK(condition)                                                                                          \
+	do {                                                                                                           \
+		if (!(condition))                                                                                      \
+			fuzz_fail(__FILE__, __LINE__, #condition);                                                     \
 	} while (0)
 _Noreturn void fuzz_fail(const char *file, int line, const char *what);
 
@@ -42,8 +42,9 @@ void fuzz_empty(int dir);
 /* Keeps the product's log lines out of the way. */
 void fuzz_quiet(void);
 
-/* The defect that `run.sh --planted` must find: a text that a parser let through is copied by someone who rounds sizes up
- * and forgets the byte at the end. It is planted here, never in the product, but can be reached only through the product's parser. */
+/* The defect that `run.sh --planted` must find: a text that a parser let through is copied by someone who rounds sizes
+ * up and forgets the byte at the end. It is planted here, never in the product, but can be reached only through the
+ * product's parser. */
 #ifdef FUZZ_PLANT
 void fuzz_planted_copy(const char *ptr, size_t len);
 #define FUZZ_PLANTED(ptr, len) fuzz_planted_copy((ptr), (len))

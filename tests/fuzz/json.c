@@ -56,7 +56,8 @@ static void decode(const char *text, size_t len)
 		if (obj.text)
 			FUZZ_PLANTED(obj.text, strlen(obj.text));
 		/* An absent object reads as zeros and is written as such, which its required field then allows. */
-		FUZZ_CHECK(json_decode_text(arena, outer_fields, first.ptr, first.len, &again, sizeof(again), NULL) == 0);
+		FUZZ_CHECK(json_decode_text(arena, outer_fields, first.ptr, first.len, &again, sizeof(again), NULL) ==
+			   0);
 		FUZZ_CHECK(json_encode(&second, outer_fields, &again, 0) == 0);
 		FUZZ_CHECK(first.len == second.len && memcmp(first.ptr, second.ptr, first.len) == 0);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: one option's value. The first byte says the type and which flags; what was read can be written and read again. */
+/* Fuzz target: one option's value. The first byte says the type and which flags; what was read can be written and read
+ * again. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "fuzz.h"
 
 static const enum option_type types[] = {OPTION_STRING, OPTION_INTEGER, OPTION_BOOLEAN, OPTION_DURATION,
-					 OPTION_SIZE,   OPTION_FLOAT,	OPTION_WORD};
+					 OPTION_SIZE,	OPTION_FLOAT,	OPTION_WORD};
 
 /* Without the quotes of the file's syntax, and the suffix of a long integer. */
 static char *bare(const struct option_row *row, const struct buf *buf)

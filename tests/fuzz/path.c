@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: names from outside. The path rule of the host against the library's, percent-decoding, task identities. */
+/* Fuzz target: names from outside. The path rule of the host against the library's, percent-decoding, task identities.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,9 @@ static bool looks_good(const char *path, size_t len)
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)path[i] < 0x20 || path[i] == 0x7f || path[i] == '\\')
 			return false;
-	return !strstr(path, "//") && strncmp(path, "../", 3) != 0 && !strstr(path, "/../") && strncmp(path, "./", 2) != 0 &&
-	       !strstr(path, "/./") && strcmp(path, "..") != 0 && (len < 3 || strcmp(path + len - 3, "/..") != 0) &&
-	       (len < 2 || strcmp(path + len - 2, "/.") != 0);
+	return !strstr(path, "//") && strncmp(path, "../", 3) != 0 && !strstr(path, "/../") &&
+	       strncmp(path, "./", 2) != 0 && !strstr(path, "/./") && strcmp(path, "..") != 0 &&
+	       (len < 3 || strcmp(path + len - 3, "/..") != 0) && (len < 2 || strcmp(path + len - 2, "/.") != 0);
 }
 
 static void check_path(const char *path, size_t len, bool dot_ok)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: what the execution layer reads back: records (first byte 'r'), claims ('c'), queue messages ('m'), environment
- * files ('e'). What was read can be written and read again.
+ * Fuzz target: what the execution layer reads back: records (first byte 'r'), claims ('c'), queue messages ('m'),
+ * environment files ('e'). What was read can be written and read again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,8 @@ static void fuzz_env(struct arena *arena, const char *text, size_t len)
 	if (env_parse(arena, text, len, &pairs, &count, NULL) != 0)
 		return;
 	for (size_t i = 0; i < count; i++) {
-		FUZZ_CHECK(pairs[i].name.ptr == text + at && pairs[i].value.ptr == pairs[i].name.ptr + pairs[i].name.len + 1);
+		FUZZ_CHECK(pairs[i].name.ptr == text + at &&
+			   pairs[i].value.ptr == pairs[i].name.ptr + pairs[i].name.len + 1);
 		at += pairs[i].name.len + 1 + pairs[i].value.len + 1;
 		FUZZ_CHECK(!memchr(pairs[i].value.ptr, '\0', pairs[i].value.len));
 	}

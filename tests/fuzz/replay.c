@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Drives a fuzz target without libFuzzer: every file of the folders named as arguments is fed to it once, whole and cut short at a
- * few places. One "ok" line per file; a defect ends the process.
+ * Drives a fuzz target without libFuzzer: every file of the folders named as arguments is fed to it once, whole and cut
+ * short at a few places. One "ok" line per file; a defect ends the process.
  */
 #include <dirent.h>
 #include <stdio.h>

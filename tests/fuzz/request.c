@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: a request's head as the intake sees it: headers, route, bearer token, parameters, query, range. The input
- * is "METHOD target version", then a header a line; then the order and the calls are those of intake.c.
+ * Fuzz target: a request's head as the intake sees it: headers, route, bearer token, parameters, query, range. The
+ * input is "METHOD target version", then a header a line; then the order and the calls are those of intake.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,8 @@ static void make_tokens(void)
 		tokens[i].secret = secret_new(secrets[i], strlen(secrets[i]));
 }
 
-/* Whatever the parser makes of the header: a token is granted only to one that ends in its secret, and never too late. */
+/* Whatever the parser makes of the header: a token is granted only to one that ends in its secret, and never too late.
+ */
 static void check_auth(const struct head *head, unsigned scope)
 {
 	const struct auth auth = {tokens, sizeof(tokens) / sizeof(tokens[0])};
@@ -89,7 +90,8 @@ static void check_target(struct arena *arena, const struct head *head, const cha
 	for (size_t i = 0; i < match.param_count; i++) {
 		const char *value = NULL;
 
-		FUZZ_CHECK(match.params[i].ptr >= target && match.params[i].ptr + match.params[i].len <= target + path_len);
+		FUZZ_CHECK(match.params[i].ptr >= target &&
+			   match.params[i].ptr + match.params[i].len <= target + path_len);
 		if (uri_decode(arena, "x", URI_PATH, match.params[i].ptr, match.params[i].len, &value, NULL) == 0)
 			check_value(value, path_len);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: the run directory's small files, which whatever runs in a sandbox may have written: status (first byte 's'),
- * started ('t'), poison ('p'), and the spec with its environment ('e', separated by a line "====").
+ * Fuzz target: the run directory's small files, which whatever runs in a sandbox may have written: status (first byte
+ * 's'), started ('t'), poison ('p'), and the spec with its environment ('e', separated by a line "====").
  */
 #include <errno.h>
 #include <stdio.h>

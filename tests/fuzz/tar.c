@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: an archive put into a sandbox's files. First byte 'f': headers get right checksums first, as any tar program
- * writes them; the second byte says how many bytes a read brings. Nothing may arrive outside of the root, and nothing of
- * an archive that was refused inside it.
+ * Fuzz target: an archive put into a sandbox's files. First byte 'f': headers get right checksums first, as any tar
+ * program writes them; the second byte says how many bytes a read brings. Nothing may arrive outside of the root, and
+ * nothing of an archive that was refused inside it.
  */
 #include <dirent.h>
 #include <errno.h>
