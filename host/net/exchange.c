@@ -136,10 +136,12 @@ static void set_tls(struct exchange *ex)
 	curl_easy_setopt(ex->easy, CURLOPT_SSL_VERIFYPEER, check);
 	curl_easy_setopt(ex->easy, CURLOPT_SSL_VERIFYHOST, check * 2);
 	curl_easy_setopt(ex->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (request->ca_pem.len) {
+	if (request->ca_pem.len)
 		set_blob(ex->easy, CURLOPT_CAINFO_BLOB, request->ca_pem);
-		curl_easy_setopt(ex->easy, CURLOPT_CAPATH, NULL); /* or the system's are trusted beside it */
-	}
+	/* Beside certificates of the caller the system's folder would be trusted too; beside the system's file it keeps
+	 * libcurl from caching what it read, which takes milliseconds for each connection. */
+	if (request->ca_pem.len || curl_version_info(CURLVERSION_NOW)->cainfo)
+		curl_easy_setopt(ex->easy, CURLOPT_CAPATH, NULL);
 	if (ex->identity.len) {
 		const struct berth_str pem = {ex->identity.ptr, ex->identity.len};
 

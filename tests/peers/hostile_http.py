@@ -71,6 +71,8 @@ class Peer(socketserver.BaseRequestHandler):
             data = b""
         if not data:
             raise Closed
+        if data[:1] == b"\x16":
+            count("tls_hello")  # to a port without TLS: it is never answered
         self.buffer += data
 
     def read_head(self):
