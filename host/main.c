@@ -48,6 +48,7 @@ struct host {
 	struct executions *executions;
 	struct api *api;
 	bool sessions_run, executions_run;
+	bool dev;
 	char id[IDENT_ID_MAX + 1];
 	char probe[PATH_MAX]; /* this program */
 };
@@ -235,6 +236,7 @@ static int start_api(struct host *host, struct err *err)
 		.sessions = host->sessions,
 		.executions = host->executions,
 		.watch = host->watch,
+		.host_id = host->id,
 	};
 
 	return api_start(&config, &host->api, err);
@@ -345,17 +347,6 @@ static void unblock_to_exit(void)
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static int wait_for_stop(const sigset_t *set)
-{
-	int number = 0;
-
-	do {
-		if (sigwait(set, &number) == 0 && number == SIGHUP)
-			log_warn("the configuration is read at start only; restart to apply it");
-	} while (number != SIGTERM && number != SIGINT);
-	return number;
-}
-
 /* systemd's notification protocol: one datagram. Without the variable nobody asked. */
 static void notify(const char *state)
 {
@@ -377,6 +368,58 @@ static void notify(const char *state)
 	if (sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&address, size) < 0)
 		log_warn("cannot notify the service manager", KS("why", strerror(errno)));
 	close(fd);
+}
+
+/* ---- reload ---- */
+
+static void log_change(const char *key, bool live, void *arg)
+{
+	(void)arg;
+	if (live)
+		log_info("reload: option applied", KS("key", key));
+	else
+		log_warn("reload: option changed, it needs a restart", KS("key", key));
+}
+
+/* What is running stays as it is unless the whole of the new configuration is good. */
+static void reload(struct host *host)
+{
+	struct conf *conf = NULL;
+	struct err err = {0};
+	bool json;
+
+	if (host->dev) {
+		log_warn("reload: not with --dev, whose token is of this run only");
+		return;
+	}
+	if (conf_load(host->conf->file, false, &conf, &err) != 0) {
+		log_error("reload: the configuration is refused, the former one stays", KS("why", err.msg));
+		return;
+	}
+	conf_diff(host->conf, conf, log_change, NULL);
+	json = strcmp(host->conf->log_format, "json") == 0;
+
+	enum log_level level = (enum log_level)log_level_parse(conf->log_level);
+	size_t tokens = conf->token_count;
+
+	if (api_reload(host->api, conf, &err) != 0) {
+		log_error("reload: failed, the former configuration stays", KS("why", err.msg));
+		conf_free(conf);
+		return;
+	}
+	log_info("reload: done", KI("tokens", tokens));
+	log_init(level, json ? LOG_JSON : LOG_LOGFMT);
+}
+
+static int wait_for_stop(struct host *host, const sigset_t *set)
+{
+	int number = 0;
+
+	do {
+		if (sigwait(set, &number) == 0 && number == SIGHUP)
+			reload(host);
+	} while (number != SIGTERM && number != SIGINT);
+	return number;
 }
 
 /* ---- argv ---- */
@@ -403,7 +446,7 @@ static int serve(struct host *host, const sigset_t *set)
 	log_info("ready", KS("version", BERTH_VERSION), KS("address", host->conf->listen),
 		 KI("port", api_port(host->api)), KI("targets", host->registry->target_count));
 	notify("READY=1");
-	log_info("stopping", KS("signal", wait_for_stop(set) == SIGTERM ? "TERM" : "INT"));
+	log_info("stopping", KS("signal", wait_for_stop(host, set) == SIGTERM ? "TERM" : "INT"));
 	unblock_to_exit();
 	notify("STOPPING=1");
 	if (!stop_host(host)) {
@@ -453,7 +496,7 @@ static void print_dev_token(const struct conf *conf)
 
 static int run(const struct options *options)
 {
-	struct host host = {0};
+	struct host host = {.dev = options->dev};
 	struct err err = {0};
 	sigset_t set;
 

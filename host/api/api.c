@@ -10,6 +10,8 @@
 #include "api/resources.h"
 #include "api/server.h"
 #include "core/clock.h"
+#include "core/log.h"
+#include "execution/execution.h"
 
 int api_start(const struct api_config *config, struct api **ret, struct err *err)
 {
@@ -30,6 +32,7 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 		return err_set(err, ERR_NOMEM, "out of memory");
 	api->config = *config;
 	api->started_ns = clock_boot_ns();
+	api->started_ms = clock_wall_ms();
 	metrics_start();
 
 	int r = server_new(&server, &api->server, err);
@@ -45,6 +48,29 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 unsigned api_port(const struct api *api)
 {
 	return server_port(api->server);
+}
+
+/* The runner's threads were made at start: more than those there cannot be. */
+static unsigned live_concurrency(const struct conf *before, const struct conf *now)
+{
+	if (now->runner_concurrency <= before->runner_concurrency)
+		return (unsigned)now->runner_concurrency;
+	log_warn("runner.concurrency above that of the start needs a restart", KI("now", now->runner_concurrency),
+		 KI("at_start", before->runner_concurrency));
+	return (unsigned)before->runner_concurrency;
+}
+
+int api_reload(struct api *api, struct conf *conf, struct err *err)
+{
+	struct auth auth = {.tokens = conf->tokens, .token_count = conf->token_count, .control = conf->control};
+	struct auth_set *set = auth_set_new(&auth, conf);
+
+	if (!set)
+		return err_set(err, ERR_NOMEM, "out of memory");
+	execution_set_limits(api->config.executions, live_concurrency(api->config.conf, conf),
+			     (unsigned)conf->queue_max);
+	server_set_auth(api->server, set);
+	return 0;
 }
 
 void api_refuse(struct api *api)

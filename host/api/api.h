@@ -25,11 +25,14 @@ struct api_config {
 	struct sessions *sessions;
 	struct executions *executions;
 	struct watch *watch;
+	const char *host_id;
 };
 
 /* Serves when it returns 0. */
 int api_start(const struct api_config *config, struct api **ret, struct err *err);
 unsigned api_port(const struct api *api);
+/* Takes over tokens and limits of a newer configuration, and the configuration itself; see OPTION_LIVE. */
+int api_reload(struct api *api, struct conf *conf, struct err *err);
 /* New work is answered shutting_down from now on; what is under way goes on. */
 void api_refuse(struct api *api);
 /* See server_stop. */

@@ -1,12 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the judgement of bearer tokens. Entered from the loop threads; holds no state of its own. Must never leave its
+ * Owns the judgement of bearer tokens, and the sets of them. Entered from the loop threads and from main. Must never leave its
  * loop over the tokens early, compare a secret by other means than secret_equal, or tell a caller which check failed.
  */
 #include "api/auth.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+struct auth_set *auth_set_new(const struct auth *auth, struct conf *owner)
+{
+	struct auth_set *set = calloc(1, sizeof(*set));
+
+	if (!set)
+		return NULL;
+	atomic_init(&set->refs, 1);
+	set->auth = *auth;
+	set->owner = owner;
+	return set;
+}
+
+struct auth_set *auth_set_ref(struct auth_set *set)
+{
+	atomic_fetch_add(&set->refs, 1);
+	return set;
+}
+
+void auth_set_unref(struct auth_set *set)
+{
+	if (!set || atomic_fetch_sub(&set->refs, 1) != 1)
+		return;
+	conf_free(set->owner);
+	free(set);
+}
 
 /* "Bearer" SP token68; NULL when it is anything else. */
 static const char *bearer(const char *header)

@@ -5,6 +5,7 @@
 #ifndef API_AUTH_H
 #define API_AUTH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,16 @@ struct auth {
 	size_t token_count;
 	const struct secret *control; /* borrowed; NULL: no signed tokens */
 };
+
+/* The tokens of one reading of the configuration; requests hold on to theirs, so that a reload cannot pull it away. */
+struct auth_set {
+	atomic_uint refs;
+	struct auth auth;
+	struct conf *owner; /* freed with the last reference; NULL: its tokens live longer */
+};
+struct auth_set *auth_set_new(const struct auth *auth, struct conf *owner); /* NULL when memory is out */
+struct auth_set *auth_set_ref(struct auth_set *set);
+void auth_set_unref(struct auth_set *set); /* NULL is fine */
 
 /* `header` is the value of the one Authorization header, NULL when there was none. ERR_UNAUTHORIZED: absent,
  * malformed, unknown, ended, or no configured token carries the scope; ERR_FORBIDDEN: a good token of other scopes.

@@ -46,6 +46,8 @@ int execution_reach(struct req *req, const char *id, struct execution_head *ret,
 	int r = execution_head(executions_of(req), id, ret, err);
 
 	/* Not known and not allowed must look the same. */
+	if (r == 0)
+		req_audit(req, ret->ident.workspace, ret->ident.task, id);
 	if (r == ERR_NOT_FOUND || (r == 0 && !auth_allows(req->token, ret->ident.workspace)) ||
 	    (r == 0 && req->sig && strcmp(req->sig->ident.task, ret->ident.task) != 0))
 		return no_such(err);
@@ -145,10 +147,13 @@ static int create(struct req *req, struct err *err)
 	if (r == 0)
 		r = create_parse(req->arena, req->body.ptr, req->body.len, &in, err);
 	if (r == 0)
+		req_audit(req, in.ident.workspace, in.ident.task, NULL);
+	if (r == 0)
 		r = check_create(req, &in, err);
 	if (r != 0)
 		return r;
 	in.idempotency_key = key;
+	in.traceparent = req->trace;
 	r = execution_create(executions_of(req), &in, id, &replayed, err);
 	if (r != 0)
 		return r;
@@ -157,6 +162,7 @@ static int create(struct req *req, struct err *err)
 
 	if (!progress)
 		return ERR_NOMEM;
+	req_audit(req, NULL, NULL, id);
 	progress->replayed = replayed;
 	progress->awaited = req_query(req, "wait");
 	progress->deadline_ns = deadline_ns;

@@ -110,6 +110,8 @@ int file_put(struct req *req, struct err *err)
 	if (r == 0)
 		r = filework_place_named(req, in.workspace, in.task, in.region, &place, err);
 	if (r == 0)
+		req_audit(req, NULL, NULL, in.path);
+	if (r == 0)
 		r = ident_path_check("path", in.path, strlen(in.path), false, err);
 	if (r == 0 && json_base64_decode(in.content, strlen(in.content), &bytes, &len, err) != 0)
 		r = err_prefix(err, "content_base64");
@@ -308,6 +310,8 @@ int file_post_move(struct req *req, struct err *err)
 
 	if (r == 0)
 		r = filework_place_named(req, in.workspace, in.task, in.region, &place, err);
+	if (r == 0)
+		req_audit(req, NULL, NULL, in.from);
 	if (r == 0)
 		r = ident_path_check("from", in.from, strlen(in.from), false, err);
 	if (r == 0)

@@ -13,11 +13,13 @@
 #include "core/clock.h"
 #include "core/log.h"
 
-int filework_place_named(const struct req *req, const char *workspace, const char *task, const char *region,
+int filework_place_named(struct req *req, const char *workspace, const char *task, const char *region,
 			 struct file_place *ret, struct err *err)
 {
 	int r = ident_make(&ret->ident, workspace, task, err);
 
+	if (r == 0)
+		req_audit(req, workspace, task, req_query(req, "path"));
 	if (r == 0)
 		r = auth_workspace(req->token, workspace, err);
 	ret->region = region;
@@ -25,7 +27,7 @@ int filework_place_named(const struct req *req, const char *workspace, const cha
 	return r;
 }
 
-int filework_place(const struct req *req, struct file_place *ret, struct err *err)
+int filework_place(struct req *req, struct file_place *ret, struct err *err)
 {
 	const char *workspace;
 	const char *task;

@@ -20,9 +20,9 @@ struct file_place {
 };
 
 /* From the query: workspace_id, task_id, ensure, region; checked against the token. */
-int filework_place(const struct req *req, struct file_place *ret, struct err *err);
+int filework_place(struct req *req, struct file_place *ret, struct err *err);
 /* From a body's fields. */
-int filework_place_named(const struct req *req, const char *workspace, const char *task, const char *region,
+int filework_place_named(struct req *req, const char *workspace, const char *task, const char *region,
 			 struct file_place *ret, struct err *err);
 
 #define FILEWORK_SHORT_MS (2 * 60 * 1000)

@@ -52,7 +52,7 @@ static void put_report(struct api *api, const struct readiness *found, struct bu
 		   "\"store\":\"%s\",\"queue\":{\"running\":%u,\"queued\":%u,\"parked\":%u,\"max\":%lld},\"targets\":",
 		   found->store.code ? "unavailable" : "ok", found->queue.running, found->queue.queued,
 		   found->queue.parked, (long long)found->queue_max);
-	report_targets(api->config.registry, false, out);
+	report_targets(api->config.registry, false, NULL, out);
 }
 
 static int problem(const struct readiness *found, struct err *err)

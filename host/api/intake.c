@@ -60,6 +60,7 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *v
 		memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
 	else
 		ident_random(req->id, "req_", 24);
+	trace_make(req->head.traceparent, req->trace);
 	log_set_request(req->id);
 	/* libmicrohttpd ends the target and the version in place: with anything between them the target held a NUL. */
 	if (version != req->target_end + 1)
@@ -127,7 +128,7 @@ static int check_body(struct req *req, struct err *err)
 
 static int check_token(struct req *req, struct err *err)
 {
-	const struct auth *auth = &req->server->config.auth;
+	const struct auth *auth = &(req->auth = server_auth(req->server))->auth;
 	const char *header = req->head.authorizations == 1 ? req->head.authorization : NULL;
 	struct signed_token *sig = NULL;
 	int64_t now_ms = clock_wall_ms();
@@ -184,6 +185,7 @@ static enum MHD_Result refuse(struct req *req, struct MHD_Connection *conn, cons
 	const struct head *head = &req->head;
 
 	req_error(req, err);
+	audit_log(req);
 	if (err->code == ERR_METHOD_NOT_ALLOWED)
 		req_header(req, "Allow", allow);
 	stream_answer(&req->stream);
@@ -257,6 +259,7 @@ static enum MHD_Result take_body(struct req *req, struct MHD_Connection *conn, c
 	}
 	if (req->phase == REQ_BODY && keep_body(req, ptr, *len, &err) != 0) {
 		req_error(req, &err);
+		audit_log(req);
 		stream_answer(&req->stream);
 		*len = 0;
 		return refuse_body(req, conn);
@@ -303,6 +306,7 @@ static enum MHD_Result dispatch(struct req *req, struct MHD_Connection *conn)
 	if (r != 0) {
 		err_set(&err, r, r == ERR_SHUTTING_DOWN ? "the server is stopping" : "too many requests wait");
 		req_error(req, &err);
+		audit_log(req);
 		stream_answer(&req->stream);
 	}
 	return result;

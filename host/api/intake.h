@@ -36,12 +36,16 @@ struct server {
 	struct cond changed;
 	struct req *reqs;
 	unsigned req_count;
+	struct auth_set *auth; /* under lock */
 };
 
 void server_link(struct server *server, struct req *req);
 void server_unlink(struct server *server, struct req *req);
 /* Gives the request, with a reference of its own, to the pool its route wants; ERR_QUEUE_FULL or ERR_SHUTTING_DOWN. */
 int server_submit(struct server *server, struct req *req);
+
+/* The audit line of a request whose answer is made, when its route has one. */
+void audit_log(const struct req *req);
 
 /* Callbacks of libmicrohttpd. */
 void *intake_target(void *cls, const char *uri, struct MHD_Connection *conn);

@@ -8,7 +8,8 @@
 #include "core/buf.h"
 #include "plugin/target.h"
 
-/* A JSON array, one object per target in their order; `full` adds counters and the sentence why one is degraded. */
-void report_targets(const struct registry *registry, bool full, struct buf *out);
+/* A JSON array, one object per target in their order; `full` adds counters and the sentence why one is degraded. `drained`:
+ * of each target, NULL with `full` false. */
+void report_targets(const struct registry *registry, bool full, const bool *drained, struct buf *out);
 
 #endif

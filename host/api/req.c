@@ -83,6 +83,7 @@ void req_unref(struct req *req)
 		return;
 	if (req->state_fini && req->state)
 		req->state_fini(req->state);
+	auth_set_unref(req->auth);
 	stream_fini(&req->stream);
 	atomic_fetch_sub(&req->server->body_bytes, req->body_charged);
 	buf_fini(&req->body);
@@ -174,6 +175,19 @@ int req_workspace(const struct req *req, const char **ret, struct err *err)
 		return err_set(err, ERR_INVALID_REQUEST, "workspace_id is not a valid name");
 	*ret = workspace;
 	return auth_workspace(req->token, workspace, err);
+}
+
+static void keep(struct req *req, const char **slot, const char *text)
+{
+	if (text)
+		*slot = arena_strdup(req->arena, text);
+}
+
+void req_audit(struct req *req, const char *workspace, const char *task, const char *object)
+{
+	keep(req, &req->audit.workspace, workspace);
+	keep(req, &req->audit.task, task);
+	keep(req, &req->audit.object, object);
 }
 
 void req_header(struct req *req, const char *name, const char *value)

@@ -20,9 +20,11 @@
 #include "core/arena.h"
 #include "core/buf.h"
 #include "core/err.h"
+#include "core/trace.h"
 #include "core/watch.h"
 
 struct server;
+struct auth_set;
 struct signed_token;
 
 #define REQ_ID_MAX 64
@@ -55,6 +57,7 @@ enum req_phase { REQ_HEAD, REQ_BODY, REQ_DISCARD, REQ_LINGER, REQ_WORK, REQ_SENT
 struct req {
 	void *ctx; /* of the server: what handlers work on */
 	char id[REQ_ID_MAX + 1];
+	char trace[TRACE_MAX + 1]; /* what is passed on */
 	struct arena *arena;
 	struct head head;
 	const struct route *route;
@@ -65,10 +68,14 @@ struct req {
 	} params[ROUTE_PARAMS];
 	size_t param_count;
 	struct uri_query query;
+	struct auth_set *auth;		/* what `token` is of */
 	const struct conf_token *token; /* NULL on an open route */
 	const struct signed_token *sig; /* what `token` was made from, when it was a signed one */
 	struct buf body;		/* empty for STREAM_IN */
 	struct reply reply;
+	struct {
+		const char *workspace, *task, *object; /* NULL: not known */
+	} audit;
 	const char *details; /* members of the error's "details" object, or NULL */
 	void *state;	     /* a handler's own, between calls of it; in the arena */
 	void (*state_fini)(void *state);
@@ -108,6 +115,9 @@ int req_query_number(const struct req *req, const char *name, int64_t min, int64
 int req_query_wait(const struct req *req, int64_t absent_ms, int64_t *ret_deadline_ns, struct err *err);
 /* workspace_id of the query (or the token's only one), checked against the token. */
 int req_workspace(const struct req *req, const char **ret, struct err *err);
+
+/* What the audit line of this request names; copied. NULL leaves what was there. */
+void req_audit(struct req *req, const char *workspace, const char *task, const char *object);
 
 /* ---- the answer ---- */
 void req_header(struct req *req, const char *name, const char *value);

@@ -12,7 +12,7 @@
 struct api {
 	struct api_config config;
 	struct server *server;
-	int64_t started_ns;
+	int64_t started_ns, started_ms;
 };
 
 extern const struct route api_routes[];
@@ -57,5 +57,17 @@ int task_delete(struct req *req, struct err *err);
 /* admin.c */
 int admin_post_verify(struct req *req, struct err *err);
 int admin_get_targets(struct req *req, struct err *err);
+int admin_post_drain(struct req *req, struct err *err);
+int admin_post_undrain(struct req *req, struct err *err);
+/* operators.c */
+int admin_get_providers(struct req *req, struct err *err);
+int admin_get_hosts(struct req *req, struct err *err);
+int admin_get_deadletters(struct req *req, struct err *err);
+int admin_get_deadletter(struct req *req, struct err *err);
+int admin_post_deadletter(struct req *req, struct err *err);
+int admin_delete_deadletter(struct req *req, struct err *err);
+int manifest_get(struct req *req, struct err *err);
+int unsupported_any(struct req *req, struct err *err);
+int unsupported_recover(struct req *req, struct err *err);
 
 #endif

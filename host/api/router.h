@@ -41,6 +41,7 @@ struct route {
 	size_t body_max;			 /* 0: a body is refused; not looked at for STREAM_IN */
 	const char *query;			 /* accepted query parameters, separated by spaces; NULL = none */
 	const struct route_reference *reference; /* may be NULL */
+	const char *audit;			 /* the action that its audit line names; NULL: no line */
 	/* On the loop thread before the body is read: refuses what head and query already tell. May be NULL. */
 	int (*check)(struct req *req, struct err *err);
 	/* On a worker (INLINE: on the loop thread). An error code, or REQ_… */

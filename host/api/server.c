@@ -65,6 +65,7 @@ static void answer_refused(struct req *req)
 		return;
 	}
 	req_error(req, &err);
+	audit_log(req);
 	stream_answer(&req->stream);
 }
 
@@ -75,6 +76,7 @@ static void run(void *arg)
 	bool pump = req->pump;
 
 	log_set_request(req->id);
+	log_set_trace(req->trace);
 
 	int r = pump ? req->pump(req) : req->route->handler(req, &err);
 
@@ -85,6 +87,8 @@ static void run(void *arg)
 			err_set(&err, r, "%s", err_word(r));
 		req_error(req, &err);
 	}
+	if (!pump)
+		audit_log(req);
 	if (!pump && r != REQ_STREAMED)
 		stream_answer(&req->stream);
 	req_unref(req);
@@ -110,6 +114,27 @@ void server_again(struct server *server, struct req *req)
 		return;
 	answer_refused(req);
 	req_unref(req);
+}
+
+void server_set_auth(struct server *server, struct auth_set *set)
+{
+	struct auth_set *before;
+
+	lock_take(&server->lock);
+	before = server->auth;
+	server->auth = set;
+	lock_drop(&server->lock);
+	auth_set_unref(before);
+}
+
+struct auth_set *server_auth(struct server *server)
+{
+	struct auth_set *set;
+
+	lock_take(&server->lock);
+	set = auth_set_ref(server->auth);
+	lock_drop(&server->lock);
+	return set;
 }
 
 struct watch *server_watch(struct server *server)
@@ -236,9 +261,15 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 		server->config.idle_ms = SERVER_IDLE_MS;
 	lock_init(&server->lock, LOCK_SERVER);
 	cond_init(&server->changed);
-	server->listen_fd = open_listener(config, err);
+	server->listen_fd = -1;
+	server->auth = auth_set_new(&config->auth, NULL);
 
-	int r = server->listen_fd < 0 ? server->listen_fd : 0;
+	int r = server->auth ? open_listener(config, err) : err_set(err, ERR_NOMEM, "out of memory");
+
+	if (r >= 0) {
+		server->listen_fd = r;
+		r = 0;
+	}
 
 	if (r == 0) {
 		server->port = bound_port(server->listen_fd);
@@ -383,6 +414,7 @@ void server_free(struct server *server)
 	pool_free(server->again);
 	if (server->listen_fd >= 0)
 		close(server->listen_fd);
+	auth_set_unref(server->auth);
 	cond_fini(&server->changed);
 	lock_fini(&server->lock);
 	free(server);

@@ -20,7 +20,7 @@ struct watch;
 
 struct server_config {
 	const struct route *routes;
-	struct auth auth;
+	struct auth auth; /* borrowed until server_set_auth */
 	struct watch *watch;
 	const char *address; /* numeric */
 	unsigned port;	     /* 0: a free one */
@@ -34,6 +34,8 @@ struct server_config {
 /* Listens and serves when it returns 0. */
 int server_new(const struct server_config *config, struct server **ret, struct err *err);
 unsigned server_port(const struct server *server);
+/* Requests whose head is read from now on are judged by `set`, whose reference is taken over. Any thread. */
+void server_set_auth(struct server *server, struct auth_set *set);
 /* From now on new requests are answered shutting_down (but routes with ROUTE_ALWAYS); those under way go on. */
 void server_refuse(struct server *server);
 /* Refuses, stops listening, answers what waits, aborts transfers shortly before the deadline, joins. False: a
@@ -48,6 +50,7 @@ struct server_stat {
 void server_stat(struct server *server, struct server_stat *ret);
 
 /* ---- for the other files of this folder ---- */
+struct auth_set *server_auth(struct server *server); /* a reference */
 struct watch *server_watch(struct server *server);
 /* Runs the request's handler (or pump) on a worker; takes over the caller's reference of req. */
 void server_again(struct server *server, struct req *req);

@@ -119,6 +119,8 @@ static int begin_teardown(struct req *req, struct err *err)
 	if (r == 0)
 		r = take_ident(req, &teardown->ident, err);
 	if (r == 0)
+		req_audit(req, teardown->ident.workspace, teardown->ident.task, NULL);
+	if (r == 0)
 		req->state = teardown;
 	return r;
 }

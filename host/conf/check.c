@@ -54,6 +54,14 @@ static int check_listen(const struct conf *conf, bool dev, struct err *err)
 	return 0;
 }
 
+static int check_manifest(const struct conf *conf, struct err *err)
+{
+	if (*conf->manifest && *conf->manifest_json)
+		return err_set(err, ERR_CONFIG, "%s: runtime.manifest and runtime.manifest_json exclude each other",
+			       conf->file);
+	return 0;
+}
+
 static int check_paths(const struct conf *conf, struct err *err)
 {
 	const struct {
@@ -173,6 +181,8 @@ int conf_check(const struct conf *conf, bool dev, struct err *err)
 		rc = check_kinds(conf, err);
 	if (!rc)
 		rc = check_paths(conf, err);
+	if (!rc)
+		rc = check_manifest(conf, err);
 	if (!rc)
 		rc = check_listen(conf, dev, err);
 	if (!rc)

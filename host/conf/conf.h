@@ -87,6 +87,9 @@ struct conf {
 	char *state_key;  /* "" = <state_dir>/state.key, made at first start */
 	char *state_key_old;
 
+	char *manifest;	     /* file of /runtime/manifest; "" = none */
+	char *manifest_json; /* or its text */
+
 	int64_t lease_active_ms; /* SANDBOX_TASK_LEASE_TTL */
 	int64_t lease_idle_ms;   /* SANDBOX_TASK_IDLE_TTL */
 	int64_t gc_interval_ms;  /* SANDBOX_TASK_GC_INTERVAL */
@@ -130,6 +133,10 @@ extern const struct option_row conf_target_options[]; /* of struct conf_target *
 /* Reads everything; `dev` also makes a token named "dev" with all scopes (loopback listeners only), its secret printed by
  * the caller. */
 int conf_load(const char *path, bool dev, struct conf **ret, struct err *err);
+/* Calls fn for every option that is another one in `now`, targets as one ("targets"); `live`: it takes effect without a
+ * restart. Tokens, which always do, are not compared. */
+void conf_diff(const struct conf *before, const struct conf *now, void (*fn)(const char *key, bool live, void *arg),
+	       void *arg);
 /* One target's file alone, everything else at its default: for the conformance kit, which sets deployment and folders itself. */
 int conf_load_target(const char *path, struct conf **ret, struct err *err);
 void conf_free(struct conf *conf);

@@ -9,7 +9,7 @@
 
 #include "core/clock.h"
 
-static void load_value(const struct option_row *row, const void *base, struct option_value *ret)
+void conf_value(const struct option_row *row, const void *base, struct option_value *ret)
 {
 	const char *field = (const char *)base + row->off;
 
@@ -51,7 +51,7 @@ static void dump_rows(const struct option_row *rows, const void *base, const cha
 			group = row->key;
 			group_len = len;
 		}
-		load_value(row, base, &value);
+		conf_value(row, base, &value);
 		buf_printf(buf, "%s%s%s = ", indent, len ? "\t" : "", row->key + (len ? len + 1 : 0));
 		option_format(row, &value, buf);
 		buf_puts(buf, ";\n");

@@ -34,6 +34,7 @@ int conf_apply_defaults(const struct option_row *rows, void *base, struct err *e
 int conf_apply_group(const struct conf_source *source, const struct option_row *rows, config_setting_t *group,
 		     void *base, conf_other_fn *other, void *arg, struct err *err);
 int conf_store(const struct option_row *row, const char *text, const char *where, void *base, struct err *err);
+void conf_value(const struct option_row *row, const void *base, struct option_value *ret); /* the string is borrowed */
 int conf_check_required(const struct option_row *rows, const void *base, const char *where, struct err *err);
 /* The scalar as text ("true", "15", "15m"); malloc'ed; NULL for groups, lists and arrays. */
 char *conf_scalar_text(const config_setting_t *setting);

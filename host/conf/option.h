@@ -37,6 +37,7 @@ struct option_row {
 };
 #define OPTION_REQUIRED 1u
 #define OPTION_SECRET 2u  /* masked in the dump; a source ("file:…", "env:…"), never the secret itself */
+#define OPTION_LIVE 8u    /* a reload applies it; every other one needs a restart */
 #define OPTION_SECONDS 4u /* its environment name holds whole seconds, as the reference has it */
 
 /* One checked value. */

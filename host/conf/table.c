@@ -62,7 +62,7 @@ const struct option_row conf_options[] = {
 	 .doc = "A proxy in front ends TLS, so that another address than loopback is safe."),
     COUNT("http.connections", http_connections, "4096", 1, COUNT_MAX, .doc = "Connections at once."),
     COUNT("http.workers", http_workers, "64", 1, 4096, .doc = "Threads for requests that wait."),
-    WORD("log.level", log_level, "info", .words = "debug|info|warn|error", .doc = "Least level that is logged."),
+    WORD("log.level", log_level, "info", .words = "debug|info|warn|error", .flags = OPTION_LIVE, .doc = "Least level that is logged."),
     WORD("log.format", log_format, "logfmt", .words = "logfmt|json", .doc = "Form of a log line."),
 
     WORD("store.type", store_type, "sqlite", .words = "sqlite|redis",
@@ -73,6 +73,11 @@ const struct option_row conf_options[] = {
     TEXT("store.state_key_old", state_key_old, "", .doc = "File of the key before, while it is being rotated."),
     WORD("objects.type", blob_type, "dir", .words = "dir|s3", .doc = "Where objects are kept; this version has dir."),
     TEXT("objects.path", blob_path, "", .doc = "Folder of the objects; empty means objects in state_dir."),
+
+    TEXT("runtime.manifest", manifest, "", .env = "SANDBOX_RUNTIME_MANIFEST_PATH",
+	 .doc = "File that /runtime/manifest answers with, as it stands; empty means none."),
+    TEXT("runtime.manifest_json", manifest_json, "", .env = "SANDBOX_RUNTIME_MANIFEST_JSON",
+	 .doc = "The text itself instead of a file."),
 
     TTL("lease.active", lease_active_ms, "2h", .env = "SANDBOX_TASK_LEASE_TTL",
 	.doc = "Lease of a session while operations run."),
@@ -110,8 +115,8 @@ const struct option_row conf_options[] = {
     COUNT("execution.max_deliveries", max_deliveries, "5", 1, 1000,
 	  .doc = "Attempts that may end without a trace before a message is a dead letter."),
     BYTES(KIB, "files.size_max", file_max_bytes, "2GiB", .doc = "Largest file that is taken or given."),
-    COUNT("runner.concurrency", runner_concurrency, "512", 1, COUNT_MAX, .doc = "Commands at once."),
-    COUNT("runner.queue_max", queue_max, "10000", 1, 10 * COUNT_MAX,
+    COUNT("runner.concurrency", runner_concurrency, "512", 1, COUNT_MAX, .flags = OPTION_LIVE, .doc = "Commands at once."),
+    COUNT("runner.queue_max", queue_max, "10000", 1, 10 * COUNT_MAX, .flags = OPTION_LIVE,
 	  .doc = "Commands that may wait; more are refused."),
     {0},
 };

@@ -41,6 +41,7 @@
 	X(WORKSPACE, "workspace_unavailable", 503, 1)                  \
 	X(QUEUE_FULL, "queue_full", 503, 1)                            \
 	X(SHUTTING_DOWN, "shutting_down", 503, 1)                      \
+	X(NO_MANIFEST, "runtime_manifest_unavailable", 503, 0)         \
 	X(PROVIDER_TIMEOUT, "provider_timeout", 504, 1)                \
 	X(STORAGE_FULL, "provider_storage_full", 507, 0)               \
 	/* Internal: these never reach a caller under their own name. */ \

@@ -16,6 +16,7 @@
 #include "core/buf.h"
 #include "core/clock.h"
 #include "core/json.h"
+#include "core/trace.h"
 
 #define LINE_MAX_BYTES ((size_t)64 * 1024)
 #define VALUE_MAX_BYTES ((size_t)4096) /* of one value; the rest is counted, see put_value */
@@ -24,6 +25,7 @@
 static _Atomic int least_level = LOG_INFO;
 static _Atomic int line_format = LOG_LOGFMT;
 static _Thread_local char request[REQUEST_MAX + 1];
+static _Thread_local char trace[TRACE_MAX + 1];
 static _Thread_local char thread_name[16];
 
 static const char *const level_words[] = {
@@ -47,6 +49,18 @@ int log_level_parse(const char *word)
 void log_set_request(const char *request_id)
 {
 	snprintf(request, sizeof(request), "%s", request_id ? request_id : "");
+	if (!*request)
+		trace[0] = '\0';
+}
+
+void log_set_trace(const char *traceparent)
+{
+	snprintf(trace, sizeof(trace), "%s", traceparent ? traceparent : "");
+}
+
+const char *log_trace(void)
+{
+	return trace;
 }
 
 const char *log_request(void)

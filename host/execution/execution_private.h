@@ -13,6 +13,7 @@
 
 #include "core/map.h"
 #include "core/thread.h"
+#include "core/trace.h"
 #include "execution/event.h"
 #include "execution/execution.h"
 #include "execution/record.h"
@@ -65,6 +66,7 @@ struct run_facts {
 	int64_t expires_ms; /* of the command, store time */
 	int64_t incarnation;
 	char region[IDENT_PART_MAX + 1];
+	char traceparent[TRACE_MAX + 1];
 	bool cancel;
 };
 

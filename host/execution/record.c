@@ -140,7 +140,8 @@ static const struct json_field lost_fields[] = {
 			FIELD(record, started_ms, "started_at", JSON_TIME, 0),                                         \
 			FIELD(record, execution_expires_ms, "execution_expires_at", JSON_TIME, 0),                     \
 			FIELD(record, completed_ms, "completed_at", JSON_TIME, 0),                                     \
-			FIELD(record, idempotency_key, "idempotency_key", JSON_STR, JSON_OMIT | JSON_HIDDEN), END,     \
+			FIELD(record, idempotency_key, "idempotency_key", JSON_STR, JSON_OMIT | JSON_HIDDEN),          \
+			FIELD(record, traceparent, "traceparent", JSON_STR, JSON_OMIT | JSON_HIDDEN), END,             \
 	}
 
 static const struct json_field record_plain[] = RECORD_FIELDS(result_plain, ending_plain);

@@ -100,6 +100,7 @@ struct record {
 	int64_t created_ms, updated_ms, queue_expires_ms;
 	int64_t started_ms, execution_expires_ms, completed_ms;
 	const char *idempotency_key; /* hidden */
+	const char *traceparent;     /* hidden: of the request that made it */
 };
 
 /* The private row of an execution that a runner took, or that was asked to cancel. */

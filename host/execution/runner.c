@@ -62,7 +62,10 @@ void runner_main(void *arg)
 	enum next next;
 
 	assert(run->magic == RUN_MAGIC);
+	log_set_request(run->id);
+	log_set_trace(run->facts.traceparent);
 	next = first_look(run);
+	log_set_trace(run->facts.traceparent); /* it may have been read only now */
 	if (next == NEXT_COMMAND)
 		next = command_run(run);
 	turn_over(run, next);

@@ -73,6 +73,7 @@ void take_facts(struct executions *e, const struct record *r, const struct claim
 		.cancel = c->cancel_requested_ms != 0,
 	};
 	snprintf(ret->region, sizeof(ret->region), "%s", r->runtime.region ? r->runtime.region : "");
+	snprintf(ret->traceparent, sizeof(ret->traceparent), "%s", r->traceparent ? r->traceparent : "");
 }
 
 void take_set_facts(struct run *run, const struct run_facts *facts)

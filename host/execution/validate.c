@@ -146,5 +146,6 @@ void validate_record(const struct conf *conf, const struct execution_create *in,
 				.keep_descendants = in->keep_descendants,
 			},
 		.idempotency_key = in->idempotency_key,
+		.traceparent = in->traceparent,
 	};
 }

@@ -35,6 +35,7 @@ struct call *call_new(struct target *target, int64_t deadline_ns, const struct c
 	if (sink)
 		call->sink = *sink;
 	snprintf(call->request_id, sizeof(call->request_id), "%s", log_request() ? log_request() : "");
+	snprintf(call->traceparent, sizeof(call->traceparent), "%s", log_trace());
 	lock_init(&call->lock, LOCK_CALL);
 	return call;
 }

@@ -29,7 +29,7 @@ struct call_sink {
 
 struct call; /* opaque: the host's side of struct berth_call */
 
-/* deadline_ns on clock_boot_ns. request_id and traceparent may be NULL. */
+/* deadline_ns on clock_boot_ns. Request id and traceparent are the thread's (core/log.h). */
 struct call *call_new(struct target *target, int64_t deadline_ns, const struct call_sink *sink);
 void call_free(struct call *call);
 /* BERTH_CANCEL_STOP or _DETACH; STOP may be raised to DETACH, never back. Safe while the call runs or after. Set before an

@@ -76,7 +76,7 @@ static void host_info(struct berth_call *abi, struct berth_call_info *ret_info)
 		return;
 	info.deadline_ns = call->deadline_ns;
 	info.request_id = (struct berth_str){.ptr = call->request_id, .len = strlen(call->request_id)};
-	info.traceparent = (struct berth_str){.ptr = "", .len = 0};
+	info.traceparent = (struct berth_str){.ptr = call->traceparent, .len = strlen(call->traceparent)};
 	info.struct_size = theirs;
 	memcpy(ret_info, &info, theirs < sizeof(info) ? theirs : sizeof(info));
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "core/thread.h"
+#include "core/trace.h"
 #include "plugin/call.h"
 #include "plugin/guard.h"
 #include "plugin/loader.h"
@@ -121,6 +122,7 @@ struct call {
 	int64_t deadline_ns;
 	struct call_sink sink;
 	char request_id[64];
+	char traceparent[TRACE_MAX + 1];
 #ifdef PLUGIN_GUARD_CALLS
 	sigset_t mask; /* of the thread when the operation began: masks differ from thread to thread */
 #endif

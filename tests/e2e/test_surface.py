@@ -8,6 +8,7 @@ import http.client
 import json
 import secrets
 import signal
+import sqlite3
 import time
 
 from harness import TOKEN, check, equal, wait_for
@@ -202,3 +203,185 @@ def test_events_end_when_the_reader_goes_and_when_berthd_stops(make):
     response.readline()
     equal(b.stop(), 0, "exit code")
     connection.close()
+
+
+def test_operators_routes(make):
+    b = make(conf='gc: { interval = "1s"; };').start()
+    providers = b.get("/admin/providers").expect(200).json
+    equal([(p["name"], p["targets"]) for p in providers["items"]], [("mock", ["mock"])])
+    check("threadsafe" in providers["items"][0]["capabilities"], providers)
+    hosts = b.get("/admin/hosts").expect(200).json
+    equal(hosts["total"], 1)
+    equal(hosts["items"][0]["pid"], b.proc.pid)
+
+    b.sh("t", "true")
+    equal(b.request("POST", "/admin/targets/mock/drain").expect(200).json, {"name": "mock", "drained": True})
+    b.restart()
+    equal(b.get("/admin/targets").expect(200).json["items"][0]["drained"], True)
+    b.sh("t", "true")  # a live session goes on
+    b.create("new", "true").expect_error(422, "no_eligible_target")
+    b.request("POST", "/admin/targets/mock/undrain").expect(200)
+    b.sh("new", "true")
+    b.request("POST", "/admin/targets/other/drain").expect_error(404, "not_found")
+
+    b.request("POST", "/admin/recover").expect_error(501, "unsupported")
+    for method, route in (("POST", "/sandbox/artifacts"), ("GET", "/sandbox/artifacts"), ("GET", "/sandbox/artifacts/a"),
+                          ("POST", "/sandbox/workspace/commit"), ("GET", "/sandbox/workspace/log"),
+                          ("GET", "/sandbox/workspace/diff"), ("POST", "/sandbox/workspace/restore"),
+                          ("POST", "/sandbox/workspace/hydrate")):
+        b.request(method, route).expect_error(501, "unsupported")
+        b.request(method, route, token=None).expect_error(401, "unauthorized")
+
+
+def test_a_target_drained_by_its_file_cannot_be_opened(make):
+    b = make(target="drained = true;").start()
+    b.request("POST", "/admin/targets/mock/undrain").expect_error(409, "conflict")
+
+
+def test_runtime_manifest(make):
+    b = make().start()
+    b.get("/runtime/manifest", token=None).expect_error(503, "runtime_manifest_unavailable")
+    b.stop()
+    text = '{"runtimes": [ ],\n  "as it": "stands"}\n'
+    (b.dir / "manifest.json").write_text(text)
+    b.conf_text = f'runtime: {{ manifest = "{b.dir}/manifest.json"; }};'
+    b.write_conf()
+    b.start()
+    answer = b.get("/runtime/manifest", token=None).expect(200)
+    equal(answer.text, text)
+    equal(answer.headers["content-type"], "application/json")
+    (b.dir / "manifest.json").unlink()
+    check(str(b.dir) not in b.get("/runtime/manifest").expect_error(503, "runtime_manifest_unavailable").text)
+
+
+def put_message(b, subject, doc):
+    """Into the request stream, as another program would."""
+    with sqlite3.connect(b.state / "berth.db") as db:
+        db.execute("INSERT INTO stream_requests(subject,at,doc) VALUES(?,?,?)", (subject, int(time.time() * 1000), doc))
+    db.close()
+
+
+def test_dead_letters(make):
+    b = make(conf='gc: { interval = "1s"; };').start()
+    record = b.run("t", "true")
+    b.stop()
+    put_message(b, "s1", b"not json")
+    put_message(b, "s2", json.dumps({"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested",
+                                     "data": {"execution_id": "sexec_0123456789abcdef01234567"}}).encode())
+    b.start()
+
+    def letters():
+        return b.get("/admin/deadletters").expect(200).json
+
+    listed = wait_for(lambda: letters()["total"] == 2 and letters(), what="two dead letters")
+    equal([x["letter"]["reason"] for x in listed["items"]], ["bad_json", "no_record"])
+    first, second = (x["id"] for x in listed["items"])
+    page = b.get("/admin/deadletters", limit=1).expect(200).json
+    equal(page["items"][0]["id"], first)
+    equal(b.get("/admin/deadletters", limit=1, cursor=page["next_cursor"]).expect(200).json["items"][0]["id"], second)
+    equal(b.get(f"/admin/deadletters/{second}").expect(200).json["letter"]["reason"], "no_record")
+    b.request("POST", f"/admin/deadletters/{first}").expect_error(409, "conflict")
+    b.request("POST", f"/admin/deadletters/{second}").expect_error(409, "conflict")
+    b.request("DELETE", f"/admin/deadletters/{first}").expect(204)
+    b.request("DELETE", f"/admin/deadletters/{first}").expect_error(404, "not_found")
+    b.get("/admin/deadletters/x").expect_error(400)
+    b.get("/admin/deadletters/0").expect_error(404)
+    equal([x["id"] for x in letters()["items"]], [second])
+    check(record["status"] == "completed")
+
+
+def test_a_dead_letter_of_an_open_execution_goes_back(make):
+    b = make(conf='gc: { interval = "1s"; };').start()
+    record = b.create("t", f"while [ ! -e {b.dir}/gate ]; do sleep 0.02; done").expect(202).json
+    message = json.dumps({"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested",
+                          "data": {"execution_id": record["id"]}})
+    b.kill9()
+    with sqlite3.connect(b.state / "berth.db") as db:
+        db.execute("INSERT INTO stream_dead(subject,at,doc) VALUES(?,?,?)", (record["id"], 1, json.dumps(
+            {"reason": "test", "subject": record["id"], "seq": 1, "size": len(message), "event": message}).encode()))
+    db.close()
+    b.start()
+    letter = b.get("/admin/deadletters").expect(200).json["items"][0]["id"]
+    b.request("POST", f"/admin/deadletters/{letter}").expect(204)
+    equal(b.get("/admin/deadletters").expect(200).json["total"], 0)
+    (b.dir / "gate").touch()
+    equal(b.finish(record["id"])["status"], "completed")
+
+
+def audits(b):
+    found = []
+    for line in b.log().splitlines():
+        if " audit=1 " in line:
+            found.append(dict(part.split("=", 1) for part in line.split() if "=" in part))
+    return found
+
+
+def test_audit(make):
+    b = make(tokens=[("all", TOKEN, ["execution.create", "execution.read", "execution.cancel", "file.read", "file.write",
+                                     "session.read", "session.delete", "metrics", "admin"], ["w"])]).start()
+    record = b.run("t", "echo very-private-text")
+    b.put_file("t", "a.txt", b"content-of-it").expect(200)
+    b.get_file("t", "a.txt").expect(200)
+    b.request("DELETE", f"/sandbox/executions/{record['id']}").expect(200)
+    b.create("t", "true", workspace="x").expect(403)
+    b.teardown("t", wait="10s").expect(204)
+    b.get("/admin/targets").expect(200)
+    b.teardown("t", workspace="w").expect(204)
+    b.request("DELETE", "/sandbox/task/t", token="wrong").expect(401)
+    lines = wait_for(lambda: len(audits(b)) >= 9 and audits(b), what="audit lines")
+    seen = [(a["action"], a["workspace"], a["task"], a["status"]) for a in lines]
+    none = '""'
+    equal(seen, [("execution.create", "w", "t", "200"), ("file.put", "w", "t", "200"), ("file.get", "w", "t", "200"),
+                 ("execution.cancel", "w", "t", "200"), ("execution.create", "x", "t", "403"),
+                 ("task.delete", "w", "t", "204"), ("admin.targets", none, none, "200"),
+                 ("task.delete", "w", "t", "204"), ("task.delete", none, none, "401")])
+    equal([lines[0]["object"], lines[1]["object"], lines[3]["object"]], [record["id"], "a.txt", record["id"]])
+    equal([lines[0]["identity"], lines[-1]["identity"]], ["all", none])
+    check("very-private-text" not in b.log() and "content-of-it" not in b.log())
+
+
+def test_traceparent(make):
+    b = make().start()
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    b.create("t", "true", wait="20s", headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}).expect(200)
+    wait_for(lambda: audits(b), what="the audit line")
+    equal(audits(b)[0]["trace"], trace)
+    b.create("t", "true", headers={"traceparent": "00-nonsense"}).expect(202)
+    wait_for(lambda: len(audits(b)) == 2, what="the audit line")
+    check(len(audits(b)[1]["trace"]) == 32 and audits(b)[1]["trace"] != trace)
+
+
+def reload(b, word):
+    before = b.log().count("msg=\"reload: ")
+    b.proc.send_signal(signal.SIGHUP)
+    wait_for(lambda: word in b.log()[0:] and b.log().count("msg=\"reload: ") > before, what="the reload")
+
+
+def test_reload(make):
+    b = make().start()
+    new = "second-token-0123456789abcdef0123456789ab"
+    b.get("/sandbox/sessions", token=new, workspace_id="w").expect(401)
+    b.tokens = [("other", new, ["session.read", "execution.create", "execution.read", "metrics"], ["*"])]
+    b.conf_text = 'lease: { idle = "5m"; }; runner: { queue_max = 7; };'
+    b.write_conf()
+    record = b.create("t", "echo goes on").expect(202).json
+    reload(b, "reload: done")
+    b.get("/sandbox/sessions", token=TOKEN, workspace_id="w").expect(401)
+    b.get("/sandbox/sessions", token=new, workspace_id="w").expect(200)
+    check('reload: option changed, it needs a restart" ' in b.log() and "key=lease.idle" in b.log(), "lease.idle is named")
+    check("key=runner.queue_max" in b.log(), "runner.queue_max is named")
+    equal(b.get("/ready", token=new).expect(200).json["queue"]["max"], 7)
+    wait_for(lambda: b.get(f"/sandbox/executions/{record['id']}", token=new).json["status"] == "completed")
+
+    conf = b.dir / "berth.conf"
+    good = conf.read_text()
+    conf.write_text(good + "\nnonsense = 1;\n")
+    reload(b, "the former one stays")
+    check("nonsense" in b.log(), "it says why")
+    b.get("/sandbox/sessions", token=new, workspace_id="w").expect(200)
+    conf.write_text(good.replace('level = "debug"', 'level = "warn"'))
+    reload(b, "key=log.level")
+    size = len(b.log())
+    b.get("/sandbox/sessions", token=new, workspace_id="w").expect(200)
+    b.get("/health").expect(200)
+    check("msg=request" not in b.log()[size:], "no line below the new level")
