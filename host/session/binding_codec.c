@@ -29,9 +29,9 @@ static const struct json_field op_fields[] = {
 	{"id", JSON_STR, JSON_REQUIRED, offsetof(struct binding_op, id)},
 	{"kind", JSON_STR, JSON_REQUIRED, offsetof(struct binding_op, kind)},
 	{"host", JSON_STR, JSON_REQUIRED, offsetof(struct binding_op, host)},
-	{"until", JSON_I64, 0, offsetof(struct binding_op, until_ms)},
-	{"lasts", JSON_I64, JSON_OMIT, offsetof(struct binding_op, lasts_ms)},
-	{"ends", JSON_I64, JSON_OMIT, offsetof(struct binding_op, ends_ms)},
+	{"until", JSON_I64, 0, offsetof(struct binding_op, until_ms), .min = 0, .max = INT64_MAX},
+	{"lasts", JSON_I64, JSON_OMIT, offsetof(struct binding_op, lasts_ms), .min = 0, .max = INT64_MAX},
+	{"ends", JSON_I64, JSON_OMIT, offsetof(struct binding_op, ends_ms), .min = 0, .max = INT64_MAX},
 	{"waiting", JSON_BOOL, JSON_OMIT, offsetof(struct binding_op, waiting)},
 	{0},
 };
@@ -43,7 +43,8 @@ static const struct json_field stray_fields[] = {
 };
 
 #define STR(key, field) {key, JSON_STR, JSON_OMIT, offsetof(struct binding, field)}
-#define I64(key, field) {key, JSON_I64, JSON_OMIT, offsetof(struct binding, field)}
+/* Moments, durations and counters: none is ever below 0. */
+#define I64(key, field) {key, JSON_I64, JSON_OMIT, offsetof(struct binding, field), .min = 0, .max = INT64_MAX}
 #define ARR(key, kind, field, count, table, type)                                                                   \
 	{key, kind, JSON_OMIT, offsetof(struct binding, field), offsetof(struct binding, count), table, type}
 const struct json_field binding_fields[] = {
