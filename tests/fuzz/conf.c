@@ -46,14 +46,22 @@ static void write_files(struct fuzz_input *in)
 	free(text);
 }
 
+static void check_target(const struct conf_target *target)
+{
+	FUZZ_CHECK(target->name && target->provider && target->max_operations > 0);
+	FUZZ_PLANTED(target->name, strlen(target->name));
+	for (size_t i = 0; i < target->setting_count; i++) {
+		FUZZ_PLANTED(target->settings[i].key, strlen(target->settings[i].key));
+		FUZZ_PLANTED(target->settings[i].value, strlen(target->settings[i].value));
+	}
+}
+
 static void check_conf(const struct conf *conf)
 {
 	FUZZ_CHECK(conf->deployment && conf->port > 0 && conf->port < 65536 && conf->lease_active_ms > 0);
-	for (size_t i = 0; i < conf->target_count; i++) {
-		FUZZ_CHECK(conf->targets[i].name && conf->targets[i].provider && conf->targets[i].max_operations > 0);
-		for (size_t j = 0; j < conf->targets[i].setting_count; j++)
-			FUZZ_PLANTED(conf->targets[i].settings[j].value, strlen(conf->targets[i].settings[j].value));
-	}
+	FUZZ_PLANTED(conf->deployment, strlen(conf->deployment));
+	for (size_t i = 0; i < conf->target_count; i++)
+		check_target(&conf->targets[i]);
 	for (size_t i = 0; i < conf->token_count; i++)
 		FUZZ_CHECK(conf->tokens[i].secret && conf->tokens[i].scopes && conf->tokens[i].name);
 }
