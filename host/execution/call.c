@@ -234,7 +234,7 @@ static void copy_ending(const struct call *call, struct attempt *ret)
 	ret->ending.reason = str(ret->reason);
 }
 
-void call_once(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
+void call_perform(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
 {
 	struct stream stream = {.run = run, .in = in};
 	struct call_sink sink = {
