@@ -301,7 +301,7 @@ static void ask(struct run *run, const struct inputs *in, bool reattach, struct 
 	int64_t begun = clock_boot_ns();
 
 	run->ran = true;
-	call_once(run, in, reattach, ret);
+	call_perform(run, in, reattach, ret);
 	if (spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR) != seen ||
 	    clock_boot_ns() - begun > STEADY_NS) {
 		run->first_try_ns = 0;

@@ -223,7 +223,7 @@ struct attempt {
 	char reason[BERTH_REASON_MAX + 1];
 };
 struct inputs;
-void call_once(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret);
+void call_perform(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret);
 /* One short call that only this layer's cancel may end: 0, or the call's code. */
 int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
 	       int (*op)(struct run *run, struct call *call, void *arg, struct err *err), void *arg, struct err *err);
