@@ -141,6 +141,7 @@ struct see_arg {
 	uint64_t after;
 	size_t limit;
 	struct stream_arg *stream;
+	const char *subject; /* NULL: all */
 };
 
 static int see_step(struct txn *txn, void *arg, struct err *err)
@@ -150,13 +151,23 @@ static int see_step(struct txn *txn, void *arg, struct err *err)
 	see->stream->seen[0] = '\0';
 	see->stream->first = see->stream->last = 0;
 	see->stream->last_ms = 0;
+	if (see->subject != NULL)
+		return txn_read_subject(txn, STREAM_EVENTS, see->subject, see->after, see->limit, see_entry,
+					see->stream, err);
 	return txn_read_stream(txn, STREAM_EVENTS, see->after, see->limit, see_entry, see->stream, err);
 }
 
 static void assert_stream(struct store *store, struct stream_arg *stream, uint64_t after, size_t limit,
 			  const char *seen)
 {
-	conformance_must_view(store, see_step, &(struct see_arg){after, limit, stream});
+	conformance_must_view(store, see_step, &(struct see_arg){after, limit, stream, NULL});
+	assert_string_equal(stream->seen, seen);
+}
+
+static void assert_subject(struct store *store, struct stream_arg *stream, const char *subject, uint64_t after,
+			   size_t limit, const char *seen)
+{
+	conformance_must_view(store, see_step, &(struct see_arg){after, limit, stream, subject});
 	assert_string_equal(stream->seen, seen);
 }
 
@@ -169,6 +180,12 @@ void conformance_streams(const struct conformance_env *env)
 	conformance_must(store, stream_step, &stream);
 	assert_stream(store, &stream, 0, SIZE_MAX, "abacad");
 	last = stream.last;
+	assert_subject(store, &stream, "a", 0, SIZE_MAX, "aaa");
+	assert_subject(store, &stream, "a", stream.first, 1, "a");
+	assert_subject(store, &stream, "d", 0, SIZE_MAX, "d");
+	assert_subject(store, &stream, "d", last, SIZE_MAX, "");
+	assert_subject(store, &stream, "e", 0, SIZE_MAX, "");
+	assert_stream(store, &stream, 0, SIZE_MAX, "abacad");
 	assert_stream(store, &stream, stream.first, 2, "ba");
 	assert_stream(store, &stream, last, SIZE_MAX, "");
 	conformance_must(store, stream_step, &(struct stream_arg){.ack = last});
