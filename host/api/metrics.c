@@ -33,16 +33,16 @@ void metrics_start(void)
 
 /* ---- gauges ---- */
 
-static void put_server(struct api *api, struct buf *out)
+static void put_server(const struct req *req, struct buf *out)
 {
 	struct server_stat stat;
 
-	server_stat(api->server, &stat);
+	server_stat(req->server, &stat);
 	metric_put(out, METRIC_HTTP_CONNECTIONS, NULL, true, stat.connections);
 	metric_put(out, METRIC_HTTP_UNDER_WAY, NULL, true, stat.requests);
 	metric_put(out, METRIC_HTTP_BUSY, NULL, true, stat.busy);
 	metric_put(out, METRIC_HTTP_QUEUED, NULL, true, stat.queued);
-	metric_put(out, METRIC_UPTIME, NULL, true, (double)(clock_boot_ns() - api->started_ns) / CLOCK_NS_PER_S);
+	metric_put(out, METRIC_UPTIME, NULL, true, (double)(clock_boot_ns() - api_of(req)->started_ns) / CLOCK_NS_PER_S);
 }
 
 static void put_executions(struct api *api, struct buf *out)
@@ -224,7 +224,7 @@ int metrics_get(struct req *req, struct err *err)
 	metrics_render(out);
 	metrics_render_process(out);
 	metric_put(out, METRIC_PLUGIN_BYTES, NULL, true, (double)hostapi_allocated());
-	put_server(api, out);
+	put_server(req, out);
 	put_executions(api, out);
 	put_sessions(api, out);
 	put_targets(registry, out);

@@ -107,7 +107,7 @@ int admin_get_hosts(struct req *req, struct err *err)
 	char started[32];
 
 	(void)err;
-	server_stat(api->server, &stat);
+	server_stat(req->server, &stat);
 	clock_format(api->started_ms, started);
 	buf_puts(out, "{\"items\":[{");
 	put_text(out, "id", api->config.host_id);

@@ -11,7 +11,7 @@
 
 struct api {
 	struct api_config config;
-	struct server *server;
+	struct server *server; /* the main thread's: a request may come before it is set and uses its own */
 	int64_t started_ns, started_ms;
 };
 
