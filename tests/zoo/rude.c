@@ -375,7 +375,8 @@ static int32_t use_services(struct berth_call *call)
 	host->counter(target, 1, 5);
 	host->counter(target, 99, 5);
 	host->changed(target);
-	if (!memory || info.deadline_ns <= 0 || !is(info.request_id, "req-1"))
+	if (!memory || info.deadline_ns <= 0 || !is(info.request_id, "req-1") ||
+	    !is(info.traceparent, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"))
 		return BERTH_INTERNAL;
 	if (host->secret(target, "api_key", key, sizeof(key), &len) || len != 32 || memcmp(key, "zoo-secret-", 11))
 		return BERTH_UNAVAILABLE;

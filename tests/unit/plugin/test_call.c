@@ -271,6 +271,7 @@ static void services(void **state)
 
 	(void)state;
 	log_set_request("req-1");
+	log_set_trace("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
 	call = new_call(NULL);
 	if (call_release(call, &at, &err))
 		fail_msg("%s", err.msg);
