@@ -69,6 +69,7 @@ static void format(char *text, size_t size, const char *fmt, va_list args)
 		mark_cut(text, size);
 }
 
+#undef err_set
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	char text[sizeof(err->msg)]; /* the arguments may point into err */
