@@ -43,6 +43,10 @@ static const char *const names[] = {
 	"release.after",
 	"release.confirmed.before",
 	"gc.reclaim.before",
+	"warm.created",
+	"warm.reserved",
+	"assign.before",
+	"assign.after",
 };
 #define NAME_COUNT (sizeof(names) / sizeof(names[0]))
 

@@ -13,7 +13,7 @@
 
 #define TO(state) (1u << BINDING_##state)
 static const unsigned transitions[BINDING_STATE_COUNT] = {
-	[BINDING_GONE] = TO(PROVISIONING),
+	[BINDING_GONE] = TO(PROVISIONING) | TO(RELEASING) | TO(LIVE),
 	[BINDING_PROVISIONING] = TO(HYDRATING) | TO(LIVE) | TO(RELEASING) | TO(GONE) | TO(CONDEMNED),
 	[BINDING_HYDRATING] = TO(LIVE) | TO(RELEASING) | TO(CONDEMNED),
 	[BINDING_LIVE] = TO(CAPTURING) | TO(RELEASING) | TO(QUARANTINED),
@@ -157,10 +157,11 @@ static bool fits(const struct binding *b, int64_t now, int64_t lasts_ms)
 	return now < b->ceiling_ms && lasts_ms <= b->ceiling_ms - now;
 }
 
-/* The provider grants less than the operation needs, so that the next session would not do either. */
+/* The provider grants less than the operation needs, so that the next session would not do either; but a warm one's time ran
+ * before its task came. */
 static bool never_fits(const struct binding *b, const struct binding_rules *r, int64_t lasts_ms)
 {
-	bool by_provider = b->provider_expires_ms && b->ceiling_ms == b->provider_expires_ms - r->expiry_margin_ms;
+	bool by_provider = !*b->warm && b->provider_expires_ms && b->ceiling_ms == b->provider_expires_ms - r->expiry_margin_ms;
 
 	return by_provider && (b->ceiling_ms <= b->live_ms || lasts_ms > b->ceiling_ms - b->live_ms);
 }
@@ -275,6 +276,7 @@ static void start_incarnation(struct binding *b, int64_t now, const struct bindi
 	b->create_until_ms = 0;
 	b->settle_ms = in->settle_ms;
 	b->superseded_count = b->stray_count = b->op_count = 0;
+	b->warm = in->warm ? in->warm : "";
 	b->phase = b->ref = b->sealed_state = b->boot_id = b->root = b->isolation = "";
 	b->created_ms = b->provider_expires_ms = b->live_ms = b->ceiling_ms = 0;
 	b->active = false;

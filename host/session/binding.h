@@ -10,7 +10,8 @@
  *   condemned                 teardown asked while owned: fence raised; owner gone -> releasing
  *   quarantined               -> releasing
  *   releasing                 release confirmed -> gone
- *   gone                      begin -> provisioning; retention over -> row deleted
+ *   gone                      begin -> provisioning; retention over -> row deleted; found at the provider: by the sweep ->
+ *                             releasing, after the store was lost -> live
  */
 #ifndef SESSION_BINDING_H
 #define SESSION_BINDING_H
@@ -39,7 +40,8 @@ enum binding_state {
 /* Why a session ends. */
 #define BINDING_CAUSES(X)                                                              \
 	X(NONE, "") X(EXPIRED, "expired") X(CEILING, "max_age") X(TEARDOWN, "teardown") \
-	X(QUIESCENCE, "quiescence_unproven") X(LOST, "session_lost") X(FAILED, "provisioning_failed")
+	X(QUIESCENCE, "quiescence_unproven") X(LOST, "session_lost") X(FAILED, "provisioning_failed") \
+	X(ORPHAN, "orphan")
 enum binding_cause {
 #define X(name, word) CAUSE_##name,
 	BINDING_CAUSES(X)
@@ -83,6 +85,7 @@ struct binding {
 	const char **superseded;   /* older tokens: sessions carrying one are deleted, never adopted */
 	size_t superseded_count;
 	const char *phase;         /* last progress word, for people */
+	const char *warm;          /* key of the warm entry reserved for this incarnation, "" = none */
 	/* The session. */
 	const char *ref, *sealed_state, *boot_id, *root, *isolation;
 	int64_t created_ms, provider_expires_ms;
@@ -132,6 +135,7 @@ struct binding_begin {
 	uint64_t fence, incarnation; /* fresh numbers, used likewise */
 	const char *target, *target_region; /* placement's choice, used likewise; NULL with place_err set */
 	int64_t settle_ms;
+	const char *warm; /* key of a ready warm entry, used likewise; NULL = none */
 	const struct err *place_err;
 };
 
@@ -186,6 +190,24 @@ bool binding_let_go(struct arena *a, struct binding *b, int64_t now, int64_t inc
 void binding_stray_tried(struct binding *b, int64_t now, const struct binding_rules *r, const char *ref);
 /* The provider moved its expiry to effective_ms when asked_ms was asked for; less becomes the ceiling, less the margin. */
 void binding_extended(struct binding *b, const struct binding_rules *r, int64_t asked_ms, int64_t effective_ms);
+/* The provider said that the session in the row is another task's: forgotten, never released. */
+int binding_disclaim(struct binding *b, int64_t now, int64_t fence, struct err *err);
+/* A session with this identity that was found at the provider. */
+struct binding_found {
+	const char *host;
+	uint64_t fence, incarnation; /* fresh numbers, used when it becomes the row's own */
+	const char *target, *region;
+	const char *intent; /* the token it carries */
+	const struct binding_session *session;
+};
+/* Does the row, in whatever state, name this ref or this token? */
+bool binding_names(const struct binding *b, const char *ref, const char *intent);
+/* The row does not name it: from gone it is released, so that begin waits; beside a live session it is a stray. False: nothing was
+ * changed (it is named, or the row is on the move and will find it itself). */
+bool binding_claim_orphan(struct arena *a, struct binding *b, int64_t now, const struct binding_found *found, struct err *err);
+/* The store was lost, and with it this session's row: live again, with an idle lease. */
+int binding_adopt(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r,
+		  const struct binding_found *found, struct err *err);
 enum teardown_outcome { TEARDOWN_GONE, TEARDOWN_WAITS, TEARDOWN_UNDER_WAY };
 enum teardown_outcome binding_teardown(struct binding *b, int64_t now, const struct binding_rules *r, bool force,
 				       uint64_t fence, bool *changed);

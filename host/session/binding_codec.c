@@ -63,6 +63,7 @@ const struct json_field binding_fields[] = {
 	I64("settle", settle_ms),
 	ARR("superseded", JSON_STRV, superseded, superseded_count, NULL, 0),
 	STR("phase", phase),
+	STR("warm", warm),
 	STR("ref", ref),
 	STR("sealed_state", sealed_state),
 	STR("boot_id", boot_id),

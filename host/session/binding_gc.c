@@ -233,6 +233,84 @@ enum gc_action binding_gc(struct binding *b, int64_t now, const struct binding_r
 	return GC_NOTHING;
 }
 
+/* ---- sessions found at the provider ---- */
+
+static bool names_token(const struct binding *b, const char *intent)
+{
+	if (!*intent)
+		return false;
+	for (size_t i = 0; i < b->superseded_count; i++) {
+		if (strcmp(b->superseded[i], intent) == 0)
+			return true;
+	}
+	return strcmp(b->intent, intent) == 0;
+}
+
+bool binding_names(const struct binding *b, const char *ref, const char *intent)
+{
+	for (size_t i = 0; i < b->stray_count; i++) {
+		if (strcmp(b->strays[i].ref, ref) == 0)
+			return true;
+	}
+	return strcmp(b->ref, ref) == 0 || names_token(b, intent);
+}
+
+/* The found session becomes the row's own, under fresh numbers. */
+static void take_found(struct binding *b, int64_t now, const struct binding_found *found)
+{
+	const struct binding_session *session = found->session;
+
+	b->fence = (int64_t)found->fence;
+	b->incarnation = (int64_t)found->incarnation;
+	b->target = found->target;
+	b->region = found->region;
+	b->intent = found->intent;
+	b->begun_ms = now;
+	b->ref = session->ref;
+	b->sealed_state = session->sealed_state;
+	b->boot_id = session->boot_id;
+	b->root = session->root;
+	b->isolation = session->isolation;
+	b->created_ms = session->created_ms;
+	b->provider_expires_ms = session->provider_expires_ms;
+	b->teardown_ms = 0;
+}
+
+bool binding_claim_orphan(struct arena *a, struct binding *b, int64_t now, const struct binding_found *found, struct err *err)
+{
+	const struct binding_stray stray = {found->session->ref, found->session->sealed_state};
+
+	if (binding_names(b, stray.ref, found->intent))
+		return false;
+	if (b->state == BINDING_GONE) {
+		take_found(b, now, found);
+		binding_to_releasing(b, CAUSE_ORPHAN, now);
+		return true;
+	}
+	/* Whoever provisions looks for what carries the identity; whoever releases comes back to gone. */
+	if (b->state != BINDING_LIVE || strcmp(b->target, found->target) != 0)
+		return false;
+	if (binding_put_stray(a, b, &stray, err))
+		return false;
+	b->release_tries = 0;
+	b->release_next_ms = now;
+	return true;
+}
+
+int binding_adopt(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r,
+		  const struct binding_found *found, struct err *err)
+{
+	(void)a;
+	if (b->state != BINDING_GONE)
+		return err_set(err, ERR_CONFLICT, "the task has a session");
+	take_found(b, now, found);
+	binding_move(b, BINDING_LIVE, CAUSE_NONE, now);
+	binding_set_ceiling(b, now, r, found->session->renewable);
+	b->release_next_ms = now;
+	binding_set_idle(b, now, r);
+	return 0;
+}
+
 /* ---- restart and release ---- */
 
 void binding_restart(struct binding *b, int64_t now, const struct binding_rules *r, const char *host, bool *changed)

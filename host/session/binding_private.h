@@ -30,6 +30,9 @@ void binding_drop_op(struct binding *b, struct binding_op *op);
 /* After operations left or the session came to life: activates waiting ones while there is room, else ends the session if it
  * is doomed, else sets the idle lease. */
 void binding_settle(struct binding *b, int64_t now, const struct binding_rules *r);
+void binding_set_ceiling(struct binding *b, int64_t now, const struct binding_rules *r, bool renewable);
+/* Unless it is there. */
+int binding_put_stray(struct arena *a, struct binding *b, const struct binding_stray *stray, struct err *err);
 void binding_set_idle(struct binding *b, int64_t now, const struct binding_rules *r);
 
 /* Exponential wait before try number `tries` (from 1), first_ms doubling to most_ms, spread by `salt` over its last quarter. */

@@ -58,7 +58,7 @@ static bool has_stray(const struct binding *b, const char *ref)
 	return false;
 }
 
-static int append_stray(struct arena *a, struct binding *b, const struct binding_stray *stray, struct err *err)
+int binding_put_stray(struct arena *a, struct binding *b, const struct binding_stray *stray, struct err *err)
 {
 	struct binding_stray *strays;
 
@@ -93,7 +93,7 @@ static int set_aside(struct arena *a, struct binding *b, struct err *err)
 	struct binding_stray old = {b->ref, b->sealed_state};
 
 	b->ref = b->sealed_state = "";
-	return append_stray(a, b, &old, err);
+	return binding_put_stray(a, b, &old, err);
 }
 
 static int take_session(struct arena *a, struct binding *b, const struct binding_session *s, struct err *err)
@@ -137,7 +137,7 @@ static void clear_failure(struct binding *b)
 	b->fail_fence = b->fail_until_ms = b->fail_count = 0;
 }
 
-static void set_ceiling(struct binding *b, int64_t now, const struct binding_rules *r, bool renewable)
+void binding_set_ceiling(struct binding *b, int64_t now, const struct binding_rules *r, bool renewable)
 {
 	b->live_ms = now;
 	b->ceiling_ms = binding_after(now, r->max_age_ms);
@@ -162,7 +162,7 @@ int binding_publish(struct arena *a, struct binding *b, int64_t now, const struc
 	b->phase = "";
 	b->create_until_ms = 0;
 	b->release_next_ms = now;
-	set_ceiling(b, now, r, s->renewable);
+	binding_set_ceiling(b, now, r, s->renewable);
 	binding_settle(b, now, r);
 	if (b->state == BINDING_LIVE && binding_active_ops(b) == 0)
 		binding_set_idle(b, now, r);
@@ -238,7 +238,17 @@ int binding_add_stray(struct arena *a, struct binding *b, int64_t fence, const s
 {
 	if (!provisioning(b) || b->fence != fence)
 		return refuse(err);
-	return append_stray(a, b, stray, err);
+	return binding_put_stray(a, b, stray, err);
+}
+
+int binding_disclaim(struct binding *b, int64_t now, int64_t fence, struct err *err)
+{
+	(void)now;
+	if (!provisioning(b) || b->fence != fence)
+		return refuse(err);
+	b->ref = b->sealed_state = b->boot_id = b->root = b->isolation = "";
+	b->created_ms = b->provider_expires_ms = 0;
+	return 0;
 }
 
 bool binding_let_go(struct arena *a, struct binding *b, int64_t now, int64_t incarnation, const char *host,
@@ -249,7 +259,7 @@ bool binding_let_go(struct arena *a, struct binding *b, int64_t now, int64_t inc
 
 	if (b->incarnation != incarnation || b->state == BINDING_GONE)
 		return false;
-	if (made && append_stray(a, b, made, NULL) == 0 && b->stray_count != strays) {
+	if (made && binding_put_stray(a, b, made, NULL) == 0 && b->stray_count != strays) {
 		b->release_next_ms = binding_min(b->release_next_ms, now);
 		changed = true;
 	}

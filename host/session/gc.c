@@ -12,6 +12,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "session/session_private.h"
+#include "session/warm.h"
 
 void session_kick_gc(struct sessions *s)
 {
@@ -271,6 +272,7 @@ void *gc_main(void *arg)
 	do {
 		next_ns = clock_after_ms(s->config.conf->gc_interval_ms);
 		gc_round(s);
+		warm_round(s);
 		if (s->hooks.sweep)
 			s->hooks.sweep(s->hooks.arg);
 	} while (gc_wait(s, next_ns));

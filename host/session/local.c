@@ -151,6 +151,9 @@ static struct job *job_new(struct sessions *s, enum job_kind kind, const struct 
 		[JOB_RELEASE] = release_run,
 		[JOB_STRAYS] = strays_run,
 		[JOB_EXTEND] = extend_run,
+		[JOB_WARM] = warm_make_run,
+		[JOB_DROP] = warm_drop_run,
+		[JOB_SWEEP] = sweep_run,
 	};
 	struct job *job = calloc(1, sizeof(*job));
 
@@ -172,7 +175,7 @@ static struct job *job_new(struct sessions *s, enum job_kind kind, const struct 
 	return job;
 }
 
-/* An extension is single-flight per task. */
+/* An extension is single-flight per task, and background work by its name. */
 static bool job_add_locked(struct sessions *s, struct job *job, bool *ret_twice)
 {
 	struct local *local = local_make_locked(s, &job->ident);
@@ -181,7 +184,7 @@ static bool job_add_locked(struct sessions *s, struct job *job, bool *ret_twice)
 	if (!local)
 		return false;
 	for (struct job *other = local->jobs; other; other = other->next)
-		*ret_twice |= job->kind == JOB_EXTEND && other->kind == JOB_EXTEND;
+		*ret_twice |= job->kind >= JOB_EXTEND && other->kind == job->kind;
 	if (*ret_twice)
 		return true;
 	job->local = local;
@@ -191,14 +194,14 @@ static bool job_add_locked(struct sessions *s, struct job *job, bool *ret_twice)
 	return true;
 }
 
-int job_start(struct sessions *s, enum job_kind kind, const struct ident *ident, int64_t fence, int64_t incarnation,
-	      struct err *err)
+/* Frees the job when it is not started. */
+static int job_run(struct sessions *s, struct job *job, bool *ret_started, struct err *err)
 {
-	struct job *job = job_new(s, kind, ident, fence, incarnation);
 	bool added = false;
 	bool twice = false;
 	int r;
 
+	*ret_started = false;
 	if (job) {
 		lock_take(&s->lock);
 		added = job_add_locked(s, job, &twice);
@@ -209,11 +212,47 @@ int job_start(struct sessions *s, enum job_kind kind, const struct ident *ident,
 			job_free(job);
 		return twice ? 0 : err_set(err, ERR_NOMEM, "no memory is left to work on a session");
 	}
-	r = pool_submit(kind == JOB_PROVISION ? s->provisioners : s->workers, job_main, job);
+	r = pool_submit(job->kind == JOB_PROVISION || job->kind == JOB_WARM ? s->provisioners : s->workers, job_main, job);
 	if (r) {
 		job_remove(job);
 		job_free(job);
 		return err_set(err, r, "too many sessions are being worked on");
 	}
+	*ret_started = true;
 	return 0;
+}
+
+int job_start(struct sessions *s, enum job_kind kind, const struct ident *ident, int64_t fence, int64_t incarnation,
+	      struct err *err)
+{
+	bool started;
+
+	return job_run(s, job_new(s, kind, ident, fence, incarnation), &started, err);
+}
+
+int job_start_background(struct sessions *s, enum job_kind kind, struct target *target, const char *name, bool *ret_started,
+			 struct err *err)
+{
+	struct ident ident = {.workspace = ""}; /* no task's */
+	struct job *job;
+
+	snprintf(ident.task, sizeof(ident.task), "%s", name);
+	job = job_new(s, kind, &ident, 0, 0);
+	if (job)
+		job->target = target;
+	return job_run(s, job, ret_started, err);
+}
+
+bool job_background_runs(struct sessions *s, const char *name)
+{
+	struct ident ident = {.workspace = ""};
+	char key[IDENT_KEY_MAX + 1];
+	bool runs;
+
+	snprintf(ident.task, sizeof(ident.task), "%s", name);
+	ident_key(&ident, key);
+	lock_take(&s->lock);
+	runs = local_get_locked(s, key) != NULL;
+	lock_drop(&s->lock);
+	return runs;
 }

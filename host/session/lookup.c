@@ -29,12 +29,14 @@ int made_copy(struct arena *arena, const struct berth_session_info *info, struct
 		.boot_id = copy(arena, info->boot_id),
 		.root = copy(arena, info->root),
 		.intent = copy(arena, info->intent),
+		.workspace = copy(arena, info->workspace_id),
+		.task = copy(arena, info->task_id),
 		.created_ms = info->created_ms,
 		.expires_ms = info->expires_ms,
 		.isolation = info->isolation,
 		.phase = info->phase,
 	};
-	if (!ret->ref || !ret->state || !ret->boot_id || !ret->root || !ret->intent)
+	if (!ret->ref || !ret->state || !ret->boot_id || !ret->root || !ret->intent || !ret->workspace || !ret->task)
 		return no_memory(err);
 	return 0;
 }

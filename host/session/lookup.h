@@ -6,7 +6,7 @@
 #include "session/session_private.h"
 
 struct made { /* a session as a provider told of it; strings in the job's arena */
-	const char *ref, *state, *boot_id, *root, *intent;
+	const char *ref, *state, *boot_id, *root, *intent, *workspace, *task;
 	size_t state_len;
 	int64_t created_ms, expires_ms;
 	uint32_t isolation, phase;

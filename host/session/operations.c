@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/failpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "session/placement.h"
 #include "session/session_private.h"
+#include "session/warm.h"
 
 #define RETRY_FIRST_MS 50
 #define RETRY_MOST_MS 2000
@@ -35,26 +37,26 @@ void session_begin_fini(struct session_begin *begin)
 	begin->doc = NULL;
 }
 
-static bool is_drained(struct txn *txn, const struct target *target, struct err *err, int *ret_code)
+int target_drained(struct txn *txn, const struct target *target, bool *ret, struct err *err)
 {
 	struct store_row row;
 	struct json_object *json = NULL, *value = NULL;
-	bool drained = target->conf->drained;
+	int r = txn_get(txn, STORE_TARGET, target->conf->name, &row, err);
 
-	*ret_code = txn_get(txn, STORE_TARGET, target->conf->name, &row, err);
-	if (*ret_code || !row.doc)
-		return drained;
-	*ret_code = json_parse(row.doc, row.doc_len, &json, err);
-	if (*ret_code == 0 && json_object_object_get_ex(json, "drained", &value))
-		drained |= json_object_get_boolean(value);
+	*ret = target->conf->drained;
+	if (r || !row.doc)
+		return r;
+	r = json_parse(row.doc, row.doc_len, &json, err);
+	if (r == 0 && json_object_object_get_ex(json, "drained", &value))
+		*ret |= json_object_get_boolean(value);
 	json_object_put(json);
-	return drained;
+	return r;
 }
 
 static int look_at_target(struct txn *txn, const struct target *target, struct placement_target *ret, struct err *err)
 {
 	char *counter = arena_printf(txn_arena(txn), "sessions:%s", target->conf->name);
-	int r = 0;
+	int r;
 
 	*ret = (struct placement_target){
 		.name = target->conf->name,
@@ -64,22 +66,39 @@ static int look_at_target(struct txn *txn, const struct target *target, struct p
 	};
 	if (!counter)
 		return err_set(err, ERR_NOMEM, "no memory is left for placement");
-	ret->drained = is_drained(txn, target, err, &r);
+	r = target_drained(txn, target, &ret->drained, err);
 	return r ? r : txn_count_get(txn, counter, &ret->sessions, err);
+}
+
+/* Warm sessions take their target's room too, but the one that is taken now needs none. */
+static int look_at_pool(struct sessions *s, struct txn *txn, const struct target *target, int64_t lasts_ms,
+			struct placement_target *at, struct warm_entry *ret, struct err *err)
+{
+	int64_t warm = 0;
+	int r = warm_pick(s, txn, target, lasts_ms, ret, err);
+
+	if (r == 0 && at->max_sessions)
+		r = warm_count(txn, target->conf->name, &warm, err);
+	at->sessions += warm - (warm > 0 && ret->state == WARM_READY);
+	return r;
 }
 
 /* Placement's answer goes into in; only a store that fails is an error here. */
 static int place(struct sessions *s, struct txn *txn, const char *region, struct binding_begin *in, struct err *place_err,
-		 struct err *err)
+		 struct warm_entry *ret_warm, struct err *err)
 {
 	const struct registry *registry = s->config.registry;
 	struct placement_target *targets = arena_alloc(txn_arena(txn), (registry->target_count + 1) * sizeof(*targets));
+	struct warm_entry *warm = arena_alloc(txn_arena(txn), (registry->target_count + 1) * sizeof(*warm));
 	size_t pick = 0;
 
-	if (!targets)
+	if (!targets || !warm)
 		return err_set(err, ERR_NOMEM, "no memory is left for placement");
 	for (size_t i = 0; i < registry->target_count; i++) {
 		int r = look_at_target(txn, registry->targets[i], &targets[i], err);
+
+		if (r == 0)
+			r = look_at_pool(s, txn, registry->targets[i], in->lasts_ms, &targets[i], &warm[i], err);
 
 		if (r)
 			return r;
@@ -91,6 +110,8 @@ static int place(struct sessions *s, struct txn *txn, const char *region, struct
 	in->target = targets[pick].name;
 	in->target_region = targets[pick].region;
 	in->settle_ms = registry->targets[pick]->create_settle_ms;
+	*ret_warm = warm[pick];
+	in->warm = warm[pick].state == WARM_READY ? warm[pick].key : NULL;
 	return 0;
 }
 
@@ -131,6 +152,7 @@ static int check_target(struct sessions *s, const struct binding *b, struct err 
 static int decide(struct sessions *s, struct txn *txn, struct row *row, struct session_begin *begin, struct err *err)
 {
 	struct err place_err = {0};
+	struct warm_entry warm = {0};
 	struct binding_begin in = {
 		.host = s->config.host_id,
 		.op_id = begin->op_id,
@@ -149,12 +171,14 @@ static int decide(struct sessions *s, struct txn *txn, struct row *row, struct s
 	if (r == 0 && is_reachable(&row->b))
 		r = check_target(s, &row->b, err);
 	if (r == 0 && row->b.state == BINDING_GONE)
-		r = place(s, txn, in.region, &in, &place_err, err);
+		r = place(s, txn, in.region, &in, &place_err, &warm, err);
 	if (r == 0 && in.target)
 		r = fresh_numbers(txn, &in, err);
 	if (r == 0)
 		r = binding_begin(txn_arena(txn), &row->b, row->now, &s->rules, &in, &begin->outcome, &begin->retry_at_ms,
 				  &row->changed, err);
+	if (r == 0 && row->was == BINDING_GONE && begin->outcome == BEGIN_PROVISION && in.warm)
+		r = warm_reserve(txn, &warm, row->key, err);
 	if (r == 0 && begin->only_live && begin->outcome == BEGIN_WAIT)
 		r = err_set(err, row->b.state == BINDING_LIVE ? ERR_SESSION_BUSY : ERR_SANDBOX_EXPIRED,
 			    "the task's session takes no operation now");
@@ -189,6 +213,7 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 		return r;
 	if (row.b.state == BINDING_PROVISIONING || row.b.state == BINDING_HYDRATING)
 		begin->waits_fence = row.b.fence;
+	begin->effect.kick |= begin->outcome == BEGIN_PROVISION && *row.b.warm; /* the pool is to be filled again */
 	if (begin->outcome == BEGIN_WAIT)
 		return 0;
 	return row_text(&row.b, &begin->doc, err);
@@ -231,7 +256,10 @@ static int begin_provision(struct sessions *s, struct session_begin *begin, stru
 		r = binding_decode(arena, &begin->ident, begin->doc, strlen(begin->doc), &b, err);
 	if (r == 0) {
 		failed.fence = b.fence;
-		r = job_start(s, JOB_PROVISION, &begin->ident, b.fence, b.incarnation, err);
+		if (*b.warm && FAILPOINT("warm.reserved"))
+			r = err_set(err, ERR_INTERNAL, "failpoint warm.reserved");
+		else
+			r = job_start(s, JOB_PROVISION, &begin->ident, b.fence, b.incarnation, err);
 		if (r)
 			row_update(s, &begin->ident, set_start_failed, &failed, &ignored);
 	}

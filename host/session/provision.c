@@ -14,8 +14,10 @@
 #include "core/log.h"
 #include "plugin/call.h"
 #include "session/lookup.h"
+#include "session/warm.h"
 
 #define CREATES_MAX 3
+#define ASSIGNS_MAX 3
 #define CALL_GRACE_MS 2000 /* a call may return that much after its deadline */
 #define FIND_MS 30000
 #define POLL_FIRST_MS 50
@@ -34,6 +36,7 @@ struct provision {
 	bool adopted;    /* found, not made by this run */
 	bool unrecorded; /* made was created and the row would not take it */
 	bool ready;
+	bool warm; /* made is a warm session that was, or may have been, assigned */
 };
 
 static int failpoint(const char *name, struct err *err)
@@ -78,10 +81,11 @@ struct taken {
 static int set_created(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
 {
 	const struct taken *taken = arg;
+	int r = binding_created(txn_arena(txn), &row->b, row->now, taken->job->fence, taken->session, err);
 
 	(void)s;
 	row->changed = true;
-	return binding_created(txn_arena(txn), &row->b, row->now, taken->job->fence, taken->session, err);
+	return r ? r : warm_bound(txn, &row->b, taken->session->ref, err);
 }
 
 static int set_live(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
@@ -222,15 +226,9 @@ static int supersede(struct provision *p, struct err *err)
 	int r;
 
 	ident_random(retoken.intent, "", 32);
-	p->have = p->adopted = false;
+	p->have = p->adopted = p->warm = false;
 	r = job_update(p->job, set_token, &retoken, err);
 	return r ? r : job_load(p->job, err);
-}
-
-static bool is_transient(int code)
-{
-	return code == ERR_PROVIDER_UNAVAILABLE || code == ERR_PROVIDER_TIMEOUT || code == ERR_RATE_LIMITED ||
-	       code == ERR_QUEUE_FULL;
 }
 
 static int stopped(struct err *err)
@@ -269,7 +267,7 @@ static int settle(struct provision *p, struct err *err)
 			return 0;
 		if (r == 0 && final)
 			return supersede(p, err);
-		if (r && !is_transient(r)) {
+		if (r && !create_is_transient(r)) {
 			*err = last;
 			return r;
 		}
@@ -302,68 +300,6 @@ static int on_created(void *arg, const struct berth_session_info *info)
 	return r;
 }
 
-static struct berth_str str(const char *text)
-{
-	return (struct berth_str){text, strlen(text)};
-}
-
-static int op_provision(struct call *call, const void *arg, struct err *err)
-{
-	return call_provision(call, arg, err);
-}
-
-static int send_create(struct provision *p, int64_t deadline_ns, struct err *err)
-{
-	struct job *job = p->job;
-	const struct conf_target *conf = job->target->conf;
-	const struct call_sink sink = {.created = on_created, .arg = p};
-	struct berth_spec spec = {
-		.struct_size = sizeof(spec),
-		.isolation = job->target->isolation_wanted,
-		.deployment = str(job->s->config.conf->deployment),
-		.workspace_id = str(job->ident.workspace),
-		.task_id = str(job->ident.task),
-		.intent = str(job->row.intent),
-		.region = str(conf->region),
-		.pool_key = str(""),
-		.image = str(conf->image ? conf->image : ""),
-		.cpu_millis = (uint64_t)conf->cpu_millis,
-		.memory_bytes = (uint64_t)conf->memory,
-		.disk_bytes = (uint64_t)conf->disk,
-		.internet_allowed = conf->allow_internet,
-	};
-	struct call *call = NULL;
-	int64_t now;
-	int r = store_now(job->s->config.store, &now, err);
-
-	if (r)
-		return r;
-	spec.expires_ms = extend_wanted(job->s, job->target, now, now + job->s->rules.max_age_ms);
-	r = job_call(job, deadline_ns, &sink, op_provision, &spec, &call, err);
-	job_done(job, call);
-	return r;
-}
-
-/* What the plugin said leaves open whether a session was created. */
-static bool is_open_question(const struct job *job, int code)
-{
-	switch (code) {
-	case 0: /* "done", and nothing was named */
-	case ERR_OUTCOME_UNKNOWN:
-	case ERR_PROVIDER_TIMEOUT:
-	case ERR_CANCELLED:
-	case ERR_DETACHED:
-	case ERR_INTERNAL:
-	case ERR_NOMEM:
-	case ERR_STORE:
-		return true;
-	case ERR_CONFLICT: /* exists already: a race that another one won, or a create of our own that we forgot */
-		return !job->refused;
-	default:
-		return false;
-	}
-}
-
 /* One create at most. Leaves p->have false when it was lost and the next may be sent. */
 static int create(struct provision *p, struct err *err)
 {
@@ -371,6 +307,7 @@ static int create(struct provision *p, struct err *err)
 	int64_t starting_ms = job->s->config.conf->starting_ms;
 	int64_t left_ms = clock_left_ms(job->deadline_ns);
 	int64_t for_ms = left_ms < starting_ms ? left_ms : starting_ms;
+	const struct call_sink sink = {.created = on_created, .arg = p};
 	int r;
 
 	if (p->creates++ == CREATES_MAX)
@@ -384,12 +321,12 @@ static int create(struct provision *p, struct err *err)
 		mark_create(job, NEVER_SENT, NULL);
 		return err_set(err, ERR_STORE, "the store has not confirmed this host for too long");
 	}
-	r = send_create(p, clock_after_ms(for_ms), err);
+	r = create_send(job, &job->ident, job->row.intent, &sink, clock_after_ms(for_ms), err);
 	if (job->refused)
 		return err_set(err, ERR_CONFLICT, "the session is no longer provisioned under this fence");
 	if (p->have)
 		return 0;
-	if (r && !is_open_question(job, r) && !p->unrecorded) {
+	if (r && !create_is_open(r) && !p->unrecorded) {
 		struct err why = *err;
 
 		mark_create(job, NEVER_SENT, err);
@@ -432,64 +369,20 @@ static void on_progress(void *arg, unsigned phase, const char *text)
 		log_debug("a phase was not stored", KS("task", p->job->key), KS("error", err.msg));
 }
 
-static int op_await(struct call *call, const void *arg, struct err *err)
-{
-	return call_await_ready(call, arg, err);
-}
-
-static int op_inspect(struct call *call, const void *arg, struct err *err)
-{
-	return call_inspect(call, arg, err);
-}
-
 /* Asks about p->made; what is answered is merged into it. */
 static int ask(struct provision *p, int (*op)(struct call *, const void *, struct err *), int64_t deadline_ns,
 	       struct err *err)
 {
 	const struct call_sink sink = {.progress = on_progress, .arg = p};
-	struct berth_session session = {
-		.struct_size = sizeof(session),
-		.ref = str(p->made.ref),
-		.state = {p->made.state, p->made.state_len},
-		.root = str(p->made.root),
-		.boot_id = str(p->made.boot_id),
-	};
-	const struct berth_session_info *info;
-	struct call *call;
-	struct made told;
-	size_t count = 0;
-	int r = job_call(p->job, deadline_ns, &sink, op, &session, &call, err);
 
-	if (r)
-		goto out;
-	info = call_sessions(call, &count);
-	if (count == 0)
-		goto out;
-	r = made_copy(p->job->arena, info, &told, err);
-	if (r == 0 && strcmp(told.ref, p->made.ref) != 0) {
-		r = err_set(err, ERR_INTERNAL, "the provider answered about another session");
-		err_reason(err, "plugin_violation");
-	}
-	if (r == 0) {
-		if (!*told.intent)
-			told.intent = p->made.intent;
-		p->made = told;
-	}
-out:
-	job_done(p->job, call);
-	return r;
-}
-
-static bool is_dead(int code, const struct made *made)
-{
-	return code == ERR_SESSION_GONE || code == ERR_NOT_FOUND || (code == 0 && made->phase == BERTH_PHASE_DEAD);
+	return create_ask(p->job, &p->made, op, &sink, deadline_ns, err);
 }
 
 /* May the wait go on? 0 after a pause, else the error. */
 static int wait_on(struct provision *p, int code, int64_t tries, const struct err *last, struct err *err)
 {
 	int64_t until_ns = code == ERR_CAPACITY ? p->scheduling_ns : p->job->deadline_ns;
-	bool again = code == ERR_CAPACITY || (is_transient(code) && code != ERR_PROVIDER_TIMEOUT);
+	bool again = code == ERR_CAPACITY || (create_is_transient(code) && code != ERR_PROVIDER_TIMEOUT);
 
 	if (again && clock_left_ms(until_ns) > 0)
 		return pause_between(p->job, tries, code == ERR_CAPACITY ? CAPACITY_FIRST_MS : POLL_FIRST_MS,
@@ -514,10 +407,10 @@ static int make_ready(struct provision *p, struct err *err)
 
 	for (int64_t tries = 1;; tries++) {
 		memset(&last, 0, sizeof(last));
-		r = ask(p, op_await, p->job->deadline_ns, &last);
-		if (is_dead(r, &p->made) && p->adopted)
+		r = ask(p, call_await, p->job->deadline_ns, &last);
+		if (create_is_dead(r, &p->made) && p->adopted)
 			return supersede(p, err);
-		if (is_dead(r, &p->made) && r != ERR_SESSION_GONE)
+		if (create_is_dead(r, &p->made) && r != ERR_SESSION_GONE)
 			r = err_set(&last, ERR_SESSION_GONE, "the session died before it was ready");
 		if (r == 0)
 			break;
@@ -543,12 +436,12 @@ static int recover_known(struct provision *p, struct err *err)
 		return r;
 	p->made = (struct made){.ref = p->job->row.ref, .state = known.state.ptr ? known.state.ptr : "",
 				.state_len = known.state.len, .boot_id = p->job->row.boot_id, .root = p->job->row.root,
-				.intent = p->job->row.intent, .created_ms = p->job->row.created_ms,
+				.intent = p->job->row.intent, .workspace = "", .task = "", .created_ms = p->job->row.created_ms,
 				.expires_ms = p->job->row.provider_expires_ms};
 	p->have = p->adopted = true;
 	for (int64_t tries = 1;; tries++) {
-		r = ask(p, op_inspect, p->job->deadline_ns, &last);
-		if (is_dead(r, &p->made))
+		r = ask(p, call_look, p->job->deadline_ns, &last);
+		if (create_is_dead(r, &p->made))
 			return supersede(p, err);
 		if (r == 0)
 			return 0;
@@ -570,6 +463,144 @@ static int recover(struct provision *p, struct err *err)
 	return r;
 }
 
+/* ---- a warm session ---- */
+
+static int op_assign(struct call *call, const void *arg, struct err *err)
+{
+	const struct provision *p = arg;
+	const struct made *made = &p->made;
+	const struct berth_session session = {
+		.struct_size = sizeof(session),
+		.ref = {made->ref, strlen(made->ref)},
+		.state = {made->state, made->state_len},
+		.root = {made->root, strlen(made->root)},
+		.boot_id = {made->boot_id, strlen(made->boot_id)},
+	};
+
+	return call_assign(call, &session, p->job->ident.workspace, p->job->ident.task, err);
+}
+
+static int send_assign(struct provision *p, struct err *err)
+{
+	const struct berth_session_info *info;
+	struct call *call;
+	struct made told;
+	size_t count = 0;
+	int r = job_call(p->job, p->job->deadline_ns, NULL, op_assign, p, &call, err);
+
+	info = call_sessions(call, &count);
+	if (r == 0 && count) {
+		r = made_copy(p->job->arena, info, &told, err);
+		if (r == 0 && strcmp(told.ref, p->made.ref) == 0)
+			p->made = told;
+	}
+	job_done(p->job, call);
+	return r;
+}
+
+static int set_disclaimed(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
+{
+	const struct job *job = arg;
+
+	(void)s;
+	(void)txn;
+	row->changed = true;
+	return binding_disclaim(&row->b, row->now, job->fence, err);
+}
+
+static bool is_mine(const struct provision *p)
+{
+	const struct ident *ident = &p->job->ident;
+
+	return strcmp(p->made.workspace, ident->workspace) == 0 && strcmp(p->made.task, ident->task) == 0;
+}
+
+/* What became of an assign is asked of the session itself. 0 with have: it may be ours (is_mine) or nobody's. */
+static int settle_assign(struct provision *p, struct err *err)
+{
+	for (int64_t tries = 1;; tries++) {
+		struct err last = {0};
+		int r = ask(p, call_look, p->job->deadline_ns, &last);
+
+		if (create_is_dead(r, &p->made))
+			return supersede(p, err);
+		if (r == 0 && *p->made.task && !is_mine(p)) {
+			log_error("a warm session belongs to another task; it is left alone", KS("task", p->job->key),
+				  KS("ref", p->made.ref));
+			p->have = false;
+			r = job_update(p->job, set_disclaimed, p->job, err);
+			return r ? r : supersede(p, err);
+		}
+		if (r == 0)
+			return 0;
+		r = wait_on(p, r, tries, &last, err);
+		if (r)
+			return r;
+	}
+}
+
+/* Ends with have, or with the session put aside. The row names it: it never returns to the pool. */
+static int assign(struct provision *p, struct err *err)
+{
+	for (int64_t tries = 1;; tries++) {
+		struct err last = {0};
+		int r = send_assign(p, &last);
+
+		if (r == 0)
+			return failpoint("assign.after", err);
+		if (job_cancelled(p->job))
+			return stopped(err);
+		log_warn("a warm session was not assigned", KS("task", p->job->key), KS("ref", p->made.ref),
+			 KS("code", err_name(r)), KS("error", last.msg));
+		if (create_is_open(r)) {
+			r = settle_assign(p, err);
+			if (r || !p->have || is_mine(p))
+				return r;
+		} else if (!create_is_transient(r)) {
+			return supersede(p, err);
+		}
+		if (tries == ASSIGNS_MAX)
+			return supersede(p, err);
+		r = pause_between(p->job, tries, POLL_FIRST_MS, POLL_MOST_MS, NULL, err);
+		if (r)
+			return r;
+	}
+}
+
+struct reserved {
+	struct job *job;
+	struct warm_entry entry;
+};
+
+static int load_reserved(struct txn *txn, void *arg, struct err *err)
+{
+	struct reserved *reserved = arg;
+	struct store_row stored;
+	int r = txn_get(txn, STORE_WARM, reserved->job->row.warm, &stored, err);
+
+	return r ? r
+		 : warm_decode(reserved->job->arena, reserved->job->row.warm, stored.doc, stored.doc_len, &reserved->entry,
+			       err);
+}
+
+/* The reserved session becomes the row's before it is assigned, so that a crash leaves no doubt to whom it belongs. */
+static int use_reserved(struct provision *p, struct err *err)
+{
+	struct reserved reserved = {.job = p->job};
+	struct made made;
+	int r = store_view(p->job->s->config.store, load_reserved, &reserved, err);
+
+	if (r || reserved.entry.state != WARM_RESERVED || reserved.entry.used)
+		return r;
+	r = warm_open(p->job, &reserved.entry, &made, err);
+	if (r == 0)
+		r = take(p, &made, true, err);
+	if (r == 0)
+		r = failpoint("assign.before", err);
+	p->warm = r == 0;
+	return r ? r : assign(p, err);
+}
+
 static int publish(struct provision *p, struct err *err)
 {
 	struct binding_session session;
@@ -589,6 +620,10 @@ static int provision(struct provision *p, struct err *err)
 
 	if (r == 0)
 		r = recover(p, err);
+	if (r == 0 && *p->job->row.warm && !p->have)
+		r = use_reserved(p, err);
+	else if (r == 0 && *p->job->row.warm && !*p->made.task && *p->job->row.ref)
+		r = assign(p, err); /* the former owner may not have come to it */
 	while (r == 0 && !p->ready) {
 		if (!p->have)
 			r = create(p, err);
@@ -661,6 +696,6 @@ void provision_run(struct job *job)
 		return;
 	}
 	log_info("a session is live", KS("task", job->key), KS("target", job->row.target), KS("ref", p.made.ref),
-		 KI("incarnation", job->incarnation), KS("how", p.adopted ? "adopted" : "created"),
+		 KI("incarnation", job->incarnation), KS("how", p.warm ? "warm" : p.adopted ? "adopted" : "created"),
 		 KI("ms", (clock_boot_ns() - began_ns) / CLOCK_NS_PER_MS));
 }

@@ -16,6 +16,7 @@
 #include "plugin/call.h"
 #include "session/placement.h"
 #include "session/session_private.h"
+#include "session/warm.h"
 
 #define WAITING_MAX 1024
 #define EXPIRY_MARGIN_MS 30000
@@ -41,9 +42,23 @@ static struct binding_rules make_rules(const struct conf *conf)
 	};
 }
 
+/* A warm session is of no use where it cannot be told whose it became. */
+static int check_pools(const struct registry *registry, struct err *err)
+{
+	for (size_t i = 0; i < registry->target_count; i++) {
+		const struct target *target = registry->targets[i];
+
+		if (target->plugin && target->conf->warm && !target_can(target, BERTH_CAP_ASSIGN_TAGS))
+			return err_set(err, ERR_CONFIG, "%s: warm = %lld, but its provider cannot assign warm sessions",
+				       target->conf->file, (long long)target->conf->warm);
+	}
+	return 0;
+}
+
 int sessions_new(const struct sessions_config *config, struct sessions **ret, struct err *err)
 {
 	struct sessions *s = calloc(1, sizeof(*s));
+	int r;
 
 	if (!s)
 		return err_set(err, ERR_NOMEM, "no memory is left for sessions");
@@ -60,9 +75,15 @@ int sessions_new(const struct sessions_config *config, struct sessions **ret, st
 	s->tasks = map_new();
 	s->provisioners = pool_new("provision", PROVISIONERS_MAX, JOBS_QUEUED_MAX);
 	s->workers = pool_new("release", WORKERS_MAX, JOBS_QUEUED_MAX);
-	if (!s->tasks || !s->provisioners || !s->workers) {
+	s->pools = calloc(config->registry->target_count + 1, sizeof(*s->pools));
+	if (!s->tasks || !s->provisioners || !s->workers || !s->pools) {
 		sessions_free(s);
 		return err_set(err, ERR_NOMEM, "no memory is left for sessions");
+	}
+	r = check_pools(config->registry, err);
+	if (r) {
+		sessions_free(s);
+		return r;
 	}
 	*ret = s;
 	return 0;
@@ -131,6 +152,10 @@ int sessions_start(struct sessions *s, struct err *err)
 {
 	int r = keeper_beat(s, err);
 
+	if (r == 0)
+		r = store_now(s->config.store, &s->started_ms, err);
+	if (r == 0)
+		r = sweep_note_store(s, err);
 	if (r == 0 && s->exclusive)
 		r = free_former(s, err);
 	if (r)
@@ -196,6 +221,12 @@ static bool cancel_local(const char *key, void *value, void *arg)
 	return true;
 }
 
+/* Nobody waits for these, and the next process goes on with them. */
+static bool cancel_background(const char *key, void *value, void *arg)
+{
+	return *key != '/' || cancel_local(key, value, arg);
+}
+
 static void cancel_jobs(struct sessions *s)
 {
 	lock_take(&s->lock);
@@ -225,6 +256,9 @@ void sessions_stop(struct sessions *s, int64_t deadline_ns)
 	answer_waiters(s);
 	last_ns = binding_max(deadline_ns, clock_after_ms(STOP_SLACK_MS));
 	stop_thread(s, s->gc, &s->gc_runs, &s->gc_stop, &s->gc_wake, last_ns, "gc");
+	lock_take(&s->lock);
+	map_each(s->tasks, cancel_background, NULL);
+	lock_drop(&s->lock);
 	if (!wait_for_jobs(s, deadline_ns)) {
 		cancel_jobs(s);
 		last_ns = binding_max(deadline_ns, clock_after_ms(STOP_SLACK_MS));
@@ -249,6 +283,9 @@ void sessions_free(struct sessions *s)
 	pool_free(s->provisioners);
 	pool_free(s->workers);
 	map_free(s->tasks);
+	for (size_t i = 0; s->pools && i < s->config.registry->target_count; i++)
+		sweep_forget(&s->pools[i]);
+	free(s->pools);
 	cond_fini(&s->keeper_wake);
 	cond_fini(&s->gc_wake);
 	cond_fini(&s->changed);

@@ -149,5 +149,7 @@ int session_placeable(struct sessions *s, const char *region, struct err *err);
 bool session_may_act(struct sessions *s);
 const struct conf *sessions_conf(const struct sessions *s);
 void session_kick_gc(struct sessions *s);
+/* The operator's word that the store is whole again: orphans are swept from now on (POST /admin/recover). */
+int session_recover(struct sessions *s, struct err *err);
 
 #endif

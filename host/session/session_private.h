@@ -22,6 +22,7 @@
 #define WATCH_KEY_MAX (IDENT_KEY_MAX + 8)
 
 struct job;
+struct warm_pool;
 
 struct sessions {
 	unsigned magic;
@@ -32,6 +33,7 @@ struct sessions {
 	struct pool *provisioners, *workers; /* workers: releases, strays, extensions */
 	pthread_t keeper, gc;
 	bool keeper_runs, gc_runs;
+	int64_t started_ms; /* store time; what another process of an exclusive store sent, it sent before */
 	_Atomic bool stopping;        /* nothing new begins */
 	_Atomic int64_t confirmed_ns; /* when the last heartbeat that the store took was sent */
 	struct lock lock;
@@ -41,6 +43,7 @@ struct sessions {
 	uint64_t serial;
 	pthread_t teller; /* runs the callbacks of lost holds; while one is firing */
 	size_t jobs;
+	struct warm_pool *pools; /* one per target */
 	int64_t gc_at_ns; /* look again then, even without a kick */
 	bool gc_kicked, gc_stop, keeper_kicked, keeper_stop;
 };
@@ -114,7 +117,8 @@ void hold_free(struct sessions *s, struct session_hold *hold);
 void holds_tell_lost(struct sessions *s);
 
 /* ---- job.c: work on one row ---- */
-enum job_kind { JOB_PROVISION, JOB_RELEASE, JOB_STRAYS, JOB_EXTEND };
+/* The latter three work for no task: its ident is a name of their own. */
+enum job_kind { JOB_PROVISION, JOB_RELEASE, JOB_STRAYS, JOB_EXTEND, JOB_WARM, JOB_DROP, JOB_SWEEP };
 struct job {
 	struct job *next;
 	struct local *local;
@@ -137,6 +141,10 @@ struct job {
 /* Starts the work on a row that a committed step gave to this host. */
 int job_start(struct sessions *s, enum job_kind kind, const struct ident *ident, int64_t fence, int64_t incarnation,
 	      struct err *err);
+/* Background work on a target, named by an intent or the target; not started twice at once. */
+int job_start_background(struct sessions *s, enum job_kind kind, struct target *target, const char *name, bool *ret_started,
+			 struct err *err);
+bool job_background_runs(struct sessions *s, const char *name);
 void job_cancel_locked(struct job *job, uint32_t how);
 bool job_cancelled(struct job *job);
 /* Waits; false when the job was cancelled. */
@@ -160,6 +168,9 @@ void provision_run(struct job *job);
 void release_run(struct job *job);
 void strays_run(struct job *job);
 void extend_run(struct job *job);
+void warm_make_run(struct job *job);
+void warm_drop_run(struct job *job);
+void sweep_run(struct job *job);
 /* Moment until which a provider is asked to keep a session; 0 = no expiry is asked for. */
 int64_t extend_wanted(const struct sessions *s, const struct target *target, int64_t now, int64_t ceiling_ms);
 bool extend_is_due(const struct sessions *s, const struct target *target, int64_t now, int64_t ceiling_ms,
@@ -171,6 +182,28 @@ bool split_key(const char *key, struct ident *ret);
 /* Calls fn with every row, a page of rows per snapshot; workspace NULL = all; after "" = from the start. fn false ends it. */
 int rows_each(struct sessions *s, const char *workspace, const char *after,
 	      bool (*fn)(const struct ident *ident, const struct binding *b, void *arg), void *arg, struct err *err);
+
+/* Closed for new sessions, by its file or by a mark in the store. */
+int target_drained(struct txn *txn, const struct target *target, bool *ret, struct err *err);
+
+/* ---- create.c: calls that make and look at sessions ---- */
+struct made;
+/* One create, tagged with the identity (NULL: warm) and the token. */
+int create_send(struct job *job, const struct ident *ident, const char *intent, const struct call_sink *sink,
+		int64_t deadline_ns, struct err *err);
+/* Asks about a session by await_ready or inspect; what is answered is merged into it. */
+int create_ask(struct job *job, struct made *made, int (*op)(struct call *, const void *, struct err *),
+	       const struct call_sink *sink, int64_t deadline_ns, struct err *err);
+int call_await(struct call *call, const void *session, struct err *err);
+int call_look(struct call *call, const void *session, struct err *err);
+int call_let_go(struct call *call, const void *session, struct err *err);
+/* What the plugin said leaves open whether it happened. */
+bool create_is_open(int code);
+/* Nothing happened, and it may go better soon. */
+bool create_is_transient(int code);
+bool create_is_dead(int code, const struct made *made);
+/* The store was new or lost at start: until an active lease passed, or recover, nothing is taken for an orphan. */
+int sweep_note_store(struct sessions *s, struct err *err);
 
 /* ---- threads ---- */
 void *keeper_main(void *sessions);

@@ -11,6 +11,7 @@
 
 #include "core/limits.h"
 #include "session/session_private.h"
+#include "session/warm.h"
 
 void task_watch_key(const struct ident *ident, char ret_key[WATCH_KEY_MAX])
 {
@@ -96,6 +97,9 @@ int row_put(struct sessions *s, struct txn *txn, struct row *row, struct session
 		return txn_delete(txn, STORE_TASK, row->key, err);
 	if (!row->changed)
 		return 0;
+	r = row->b.state == BINDING_GONE ? warm_unbind(txn, &row->b, err) : 0;
+	if (r)
+		return r;
 	buf_init(&doc, LIMIT_ROW);
 	r = binding_encode(&row->b, &doc);
 	if (r) {

@@ -11,6 +11,7 @@
 #include "core/map.h"
 #include "plugin/call.h"
 #include "session/session_private.h"
+#include "session/warm.h"
 
 #define PAGES_MAX 1000000 /* a cursor that never ends is a plugin's defect */
 
@@ -20,6 +21,7 @@ struct known {
 	const struct target *target;
 	struct map *refs;    /* refs and tokens that rows name -> anything */
 	struct map *live;    /* key of a live row -> struct live_row, from before */
+	struct map *ready;   /* refs of ready warm entries, from before -> anything */
 	struct map *listed;  /* refs that the provider told */
 	struct buf *unknown, *missing;
 	size_t bindings, sessions, warm, unknown_count, missing_count;
@@ -42,6 +44,8 @@ static void note_row(struct known *known, const struct binding *b)
 {
 	note(known, b->ref);
 	note(known, b->intent);
+	if (*b->warm)
+		note(known, strrchr(b->warm, '/') + 1);
 	for (size_t i = 0; i < b->superseded_count; i++)
 		note(known, b->superseded[i]);
 	for (size_t i = 0; i < b->stray_count; i++)
@@ -90,6 +94,62 @@ static bool look_at_row(const struct ident *ident, const struct binding *b, void
 	return !known->nomem;
 }
 
+/* ---- warm entries ---- */
+
+struct warm_page {
+	struct known *known;
+	struct txn *txn;
+	int code;
+};
+
+static void note_warm(struct known *known, const struct warm_entry *entry)
+{
+	note(known, entry->ref);
+	note(known, entry->intent);
+	if (!known->after) {
+		if (entry->state == WARM_READY && map_put(known->ready, entry->ref, known))
+			known->nomem = true;
+		return;
+	}
+	known->warm += warm_counts(entry->state);
+	if (entry->state == WARM_READY && map_get(known->ready, entry->ref) && !map_get(known->listed, entry->ref))
+		put_name(known->missing, &known->missing_count, entry->ref);
+}
+
+static bool look_at_entry(const struct store_row *row, void *arg)
+{
+	struct warm_page *page = arg;
+	struct warm_entry entry;
+
+	page->code = warm_decode(txn_arena(page->txn), row->key, row->doc, row->doc_len, &entry, NULL);
+	if (page->code == 0)
+		note_warm(page->known, &entry);
+	return page->code == 0;
+}
+
+/* Reserved ones are named by their binding. One snapshot: an entry that moves would else be counted twice or not at all. */
+static int warm_step(struct txn *txn, void *arg, struct err *err)
+{
+	static const char *const states[] = {"making", "ready", "releasing"};
+	struct warm_page page = {.known = arg, .txn = txn};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < sizeof(states) / sizeof(*states); i++) {
+		const char *group = arena_printf(txn_arena(txn), "%s/%s", page.known->target->conf->name, states[i]);
+
+		r = group ? txn_scan(txn, STORE_WARM, group, "", false, SIZE_MAX, look_at_entry, &page, err)
+			  : err_set(err, ERR_NOMEM, "no memory is left to verify");
+	}
+	return r == 0 && page.code ? err_set(err, page.code, "a warm entry cannot be read") : r;
+}
+
+static int look_at_rows(struct known *known, struct err *err)
+{
+	int r = rows_each(known->s, NULL, "", look_at_row, known, err);
+
+	return r ? r : store_view(known->s->config.store, warm_step, known, err);
+}
+
 /* ---- the provider's list ---- */
 
 struct listed { /* what a listed session is called */
@@ -111,7 +171,6 @@ static int take_session(void *arg, const struct berth_session_info *info)
 	free(map_get(known->listed, ref));
 	if (map_put(known->listed, ref, listed))
 		goto nomem;
-	known->warm += info->task_id.len == 0;
 	return 0;
 nomem:
 	free(listed);
@@ -171,6 +230,7 @@ static void known_fini(struct known *known)
 		map_each(known->listed, free_value, NULL);
 	map_free(known->refs);
 	map_free(known->live);
+	map_free(known->ready);
 	map_free(known->listed);
 }
 
@@ -181,14 +241,15 @@ static int compare(struct known *known, int64_t deadline_ns, struct err *err)
 	known->refs = map_new();
 	known->live = map_new();
 	known->listed = map_new();
-	if (!known->refs || !known->live || !known->listed)
+	known->ready = map_new();
+	if (!known->refs || !known->live || !known->ready || !known->listed)
 		return err_set(err, ERR_NOMEM, "no memory is left to verify");
-	r = rows_each(known->s, NULL, "", look_at_row, known, err);
+	r = look_at_rows(known, err);
 	if (r == 0)
 		r = list_target(known, deadline_ns, err);
 	known->after = true;
 	if (r == 0)
-		r = rows_each(known->s, NULL, "", look_at_row, known, err);
+		r = look_at_rows(known, err);
 	if (r == 0 && known->nomem)
 		r = err_set(err, ERR_NOMEM, "no memory is left to verify");
 	if (r == 0)

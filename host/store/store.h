@@ -36,7 +36,7 @@
 	X(OBJECT, "objects")      /* small outputs, key as in blob.h */ \
 	X(TARGET, "targets")      /* drain marks */                  \
 	X(HOST, "hosts")          /* registry of living hosts */     \
-	X(WARM, "warm")           /* key target/ref; group target */
+	X(WARM, "warm")           /* key target/intent; group target/state */
 
 enum store_table {
 #define X(name, sql) STORE_##name,

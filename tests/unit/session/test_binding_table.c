@@ -333,7 +333,7 @@ static void moves_outside_the_table_abort(void **state)
 			assert_int_equal(aborts((enum binding_state)from, (enum binding_state)to), !may);
 		}
 	}
-	assert_int_equal(allowed, 17);
+	assert_int_equal(allowed, 19);
 }
 
 static int make_arena(void **state)
