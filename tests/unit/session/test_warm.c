@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Warm entries and sessions that were found at the provider: the pure judgements, then the whole on the real store and the mock
+ * provider: O2, L4, L6 (pool of one), a lost store, and a host killed at every step of a pool.
+ */
+#include "world.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "core/failpoint.h"
+#include "session/warm.h"
+
+static struct world w;
+
+static int up(void **state)
+{
+	(void)state;
+	world_make(&w);
+	return 0;
+}
+
+static int down(void **state)
+{
+	(void)state;
+	if (w.s)
+		world_down(&w, 5000);
+	world_end(&w);
+	return 0;
+}
+
+/* ---- pure ---- */
+
+static void an_old_or_unfit_entry_is_not_given_out(void **state)
+{
+	struct warm_entry entry = {.state = WARM_READY, .pool_key = "k", .made_ms = 1000, .expires_ms = 101000};
+
+	(void)state;
+	assert_false(warm_is_old(&entry, 50999));
+	assert_true(warm_is_old(&entry, 51000));
+	assert_true(warm_fits(&entry, "k", 2000, 1000, 98000));
+	assert_false(warm_fits(&entry, "k", 2000, 1000, 98001));
+	assert_false(warm_fits(&entry, "other", 2000, 1000, 1));
+	assert_false(warm_fits(&entry, "k", 51000, 1000, 1));
+	entry.expires_ms = 0;
+	assert_true(warm_fits(&entry, "k", INT64_MAX / 2, 1000, INT64_MAX / 4));
+	entry.state = WARM_RESERVED;
+	assert_false(warm_fits(&entry, "k", 2000, 1000, 1));
+	assert_true(warm_counts(WARM_MAKING) && warm_counts(WARM_READY) && warm_counts(WARM_RELEASING));
+	assert_false(warm_counts(WARM_RESERVED) || warm_counts(WARM_ABSENT));
+}
+
+static void only_what_no_row_names_is_claimed(void **state)
+{
+	const struct binding_session session = {.ref = "r", .sealed_state = "", .boot_id = "", .root = "", .isolation = ""};
+	const struct binding_found found = {.fence = 50, .incarnation = 51, .target = "one", .region = "", .intent = "t",
+					    .session = &session};
+	struct arena *arena = arena_new(1 << 20);
+	struct ident ident = {"ws", "task"};
+	struct binding b;
+
+	(void)state;
+	assert_int_equal(binding_decode(arena, &ident, NULL, 0, &b, NULL), 0);
+	assert_true(binding_claim_orphan(arena, &b, 1000, &found, NULL));
+	assert_int_equal(b.state, BINDING_RELEASING);
+	assert_int_equal(b.fence, 50);
+	assert_false(binding_claim_orphan(arena, &b, 1000, &found, NULL));
+
+	b.ref = "other";
+	assert_false(binding_claim_orphan(arena, &b, 1000, &found, NULL)); /* its token */
+	b.intent = "u";
+	assert_false(binding_claim_orphan(arena, &b, 1000, &found, NULL)); /* on the move */
+	b.state = BINDING_LIVE;
+	b.target = "two";
+	assert_false(binding_claim_orphan(arena, &b, 1000, &found, NULL));
+	b.target = "one";
+	assert_true(binding_claim_orphan(arena, &b, 1000, &found, NULL));
+	assert_int_equal(b.state, BINDING_LIVE);
+	assert_int_equal(b.stray_count, 1);
+	assert_string_equal(b.strays[0].ref, "r");
+	assert_string_equal(b.ref, "other");
+	arena_free(arena);
+}
+
+/* ---- the whole ---- */
+
+/* One target's numbers agree, and its pool holds so many. */
+static bool is_full(const char *text, size_t count)
+{
+	const char *at = strstr(text, "\"provider_sessions\":");
+	size_t sessions = 0, bindings = 0, warm = 0;
+
+	return at &&
+	       sscanf(at, "\"provider_sessions\":%zu,\"bindings\":%zu,\"warm\":%zu", &sessions, &bindings, &warm) == 3 &&
+	       warm == count && sessions == bindings + warm;
+}
+
+static bool filled(size_t count)
+{
+	int64_t deadline = clock_after_ms(WAIT_MS);
+	bool full = false;
+
+	while (!full && clock_left_ms(deadline) > 0) {
+		struct err err = {0};
+		struct buf buf;
+		bool ok = false;
+
+		buf_init(&buf, 1 << 20);
+		full = session_verify(w.s, clock_after_ms(WAIT_MS), &buf, &ok, &err) == 0 && ok && is_full(buf.ptr, count);
+		buf_fini(&buf);
+	}
+	return full;
+}
+
+static void use(const char *task)
+{
+	struct session_hold *hold;
+	struct err err = {0};
+
+	assert_int_equal(world_acquire(&w, task, "op_1", &hold, &err), 0);
+	world_release(&w, hold);
+}
+
+static void tear_down(const char *task)
+{
+	struct ident ident = world_ident(task);
+	struct err err = {0};
+	bool gone;
+
+	assert_int_equal(session_teardown(w.s, &ident, true, clock_after_ms(WAIT_MS), &gone, &err), 0);
+	assert_true(gone);
+}
+
+static void l6_a_used_session_never_returns_to_a_pool_of_one(void **state)
+{
+	char first[64], second[64];
+
+	(void)state;
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	assert_int_equal(world_sessions(&w, first), 1);
+	use("a");
+	assert_true(filled(1));
+	assert_int_equal(world_sessions(&w, NULL), 2);
+	tear_down("a");
+	assert_int_equal(world_sessions(&w, second), 1);
+	assert_string_not_equal(first, second);
+	use("b");
+	assert_true(filled(1));
+	assert_int_equal(world_counter(&w, "created"), 3);
+	assert_int_equal(world_counter(&w, "assign"), 2);
+}
+
+static void an_adoption_gives_the_reservation_back(void **state)
+{
+	(void)state;
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	world_plant(&w, "found", "mock-00000000000000aa", "someone", 0);
+	use("found");
+	assert_true(world_says(&w, "found", "\"state\":\"live\""));
+	/* Its slot may have been filled meanwhile; then one of the two is let go. */
+	assert_true(filled(1));
+	assert_int_equal(world_counter(&w, "assign"), 0);
+	assert_int_equal(world_sessions(&w, NULL), 2);
+}
+
+static void nothing_but_orphans_is_swept_and_only_after_recover(void **state)
+{
+	struct err err = {0};
+	int64_t lists;
+
+	(void)state;
+	w.conf.scheduling_ms = w.conf.starting_ms = 500; /* what is planted was made five seconds ago */
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	use("mine");
+	assert_true(filled(1));
+	world_plant(&w, "nobody", "mock-00000000000000aa", "someone", 0);
+	world_plant(&w, "mine", "mock-00000000000000bb", "someone", 0);
+	lists = world_counter(&w, "list");
+	for (int64_t end = clock_after_ms(WAIT_MS); world_counter(&w, "list") < lists + 10 && clock_left_ms(end) > 0;)
+		session_kick_gc(w.s);
+	assert_int_equal(world_sessions(&w, NULL), 4);
+	assert_int_equal(session_recover(w.s, &err), 0);
+	assert_true(world_until(&w, "nobody", "\"state\":\"gone\""));
+	assert_true(filled(1));
+	assert_int_equal(world_sessions(&w, NULL), 2);
+	assert_true(world_says(&w, "mine", "\"state\":\"live\""));
+}
+
+static void q2_a_lost_store_adopts_what_is_there(void **state)
+{
+	static const char *const ends[] = {"", "-wal", "-shm"};
+
+	(void)state;
+	world_up(&w);
+	use("t1");
+	use("t2");
+	world_down(&w, 5000);
+	for (size_t i = 0; i < 3; i++) {
+		char path[200];
+
+		snprintf(path, sizeof(path), "%s%s", w.paths[0], ends[i]);
+		unlink(path);
+	}
+	world_up(&w);
+	assert_true(world_until(&w, "t1", "\"stage\":\"idle\""));
+	assert_true(world_until(&w, "t2", "\"stage\":\"idle\""));
+	use("t1");
+	assert_true(world_agrees(&w));
+	assert_int_equal(world_counter(&w, "created"), 2);
+	assert_int_equal(world_counter(&w, "removed"), 0);
+}
+
+/* ---- kills ---- */
+
+static void arm(const char *text)
+{
+	char path[180];
+	FILE *file;
+	struct err err = {0};
+
+	snprintf(path, sizeof(path), "%s/failpoints", w.dir);
+	file = fopen(path, "w");
+	assert(file);
+	fputs(text, file);
+	fclose(file);
+	setenv("BERTH_FAILPOINTS", path, 1);
+	WORLD_CHECK(failpoint_init(&err));
+}
+
+static void child(const char *failpoint)
+{
+	struct session_hold *hold;
+	struct err err = {0};
+
+	alarm(60);
+	arm(failpoint);
+	world_up(&w);
+	if (!filled(2))
+		_exit(2);
+	if (world_acquire(&w, "crash", "op_1", &hold, &err))
+		_exit(3);
+	world_release(&w, hold);
+	_exit(filled(2) ? 0 : 4);
+}
+
+static void killed_at_every_step_of_a_pool(void **state)
+{
+	static const char *const points[] = {"warm.created kill 1",    "warm.created kill 3",    "warm.reserved kill",
+					     "assign.before kill",     "assign.after kill",      "store.commit.after kill 4",
+					     "store.commit.before kill 6", "store.commit.after kill 9", "store.commit.after kill 12"};
+
+	(void)state;
+	/* What the dead process held is freed because it is dead, not because its time is up. */
+	w.conf.operation_ttl_ms = w.conf.owner_ttl_ms = w.conf.claim_ttl_ms = 4 * WAIT_MS;
+	w.targets[0].warm = 2;
+	for (size_t i = 0; i < sizeof(points) / sizeof(*points); i++) {
+		pid_t pid = fork();
+		int status = 0;
+
+		if (pid == 0)
+			child(points[i]);
+		assert_true(pid > 0);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == 0);
+		assert_true(WIFSIGNALED(status) || strncmp(points[i], "store.", 6) == 0 || i == 1);
+		w.starts++;
+		world_up(&w);
+		assert_true(filled(2));
+		use("crash");
+		assert_true(filled(2));
+		assert_int_equal(world_sessions(&w, NULL), 3);
+		tear_down("crash");
+		assert_true(filled(2));
+		assert_int_equal(world_sessions(&w, NULL), 2);
+		world_down(&w, 5000);
+	}
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_old_or_unfit_entry_is_not_given_out),
+		cmocka_unit_test(only_what_no_row_names_is_claimed),
+		TEST(l6_a_used_session_never_returns_to_a_pool_of_one),
+		TEST(an_adoption_gives_the_reservation_back),
+		TEST(nothing_but_orphans_is_swept_and_only_after_recover),
+		TEST(q2_a_lost_store_adopts_what_is_there),
+		TEST(killed_at_every_step_of_a_pool),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
