@@ -25,6 +25,7 @@
 #include "core/secret.h"
 #include "core/watch.h"
 #include "execution/execution.h"
+#include "plugin/crash.h"
 #include "plugin/loader.h"
 #include "plugin/target.h"
 #include "session/session.h"
@@ -501,6 +502,7 @@ static int run(const struct options *options)
 	sigset_t set;
 
 	block_signals(&set);
+	crash_install();
 	if (conf_load(options->conf, options->dev, &host.conf, &err) != 0)
 		return fail("configuration", &err);
 	if (options->test)

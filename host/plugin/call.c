@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "plugin/crash.h"
 #include "plugin/private.h"
 
 struct call *call_new(struct target *target, int64_t deadline_ns, const struct call_sink *sink)
@@ -245,16 +246,19 @@ int call_begin(struct call *call, enum op_kind kind, struct err *err)
 		return late(call->target, err);
 	call->op = op;
 	call->thread = pthread_self();
+	crash_enter(call->target->plugin->name, op->name, call->target->conf->name);
 #ifdef PLUGIN_GUARD_CALLS
 	pthread_sigmask(SIG_SETMASK, NULL, &call->mask);
 #endif
 	lock_take(&ts->lock);
 	rc = enter_locked(call, err);
 	lock_drop(&ts->lock);
-	if (rc)
+	if (rc) {
 		call->op = NULL;
-	else if (ts->watchdog && call->deadline_ns < INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS)
+		crash_leave();
+	} else if (ts->watchdog && call->deadline_ns < INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS) {
 		watchdog_expect(ts->watchdog, call->deadline_ns + CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS);
+	}
 	return rc;
 }
 
@@ -302,6 +306,7 @@ int call_end(struct call *call, int32_t code, struct err *err)
 	struct target_state *ts = call->target->state;
 	int rc;
 
+	crash_leave();
 #ifdef PLUGIN_GUARD_CALLS
 	check_process(call);
 #endif

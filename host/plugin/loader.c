@@ -15,6 +15,7 @@
 
 #include "core/log.h"
 #include "plugin/call.h"
+#include "plugin/crash.h"
 #include "plugin/elf.h"
 #include "plugin/guard.h"
 #include "plugin/probe.h"
@@ -143,8 +144,10 @@ static int run_init(struct plugin *plugin, const struct berth_host *host, struct
 	char changed[128];
 	int32_t code;
 
+	crash_enter(plugin->name, "init", NULL);
 	guard_take(&guard);
 	code = plugin->desc.init(host);
+	crash_leave();
 	plugin->initialized = code == BERTH_OK;
 	if (guard_restore(&guard, changed, sizeof(changed)))
 		log_warn("a plugin changed the process in init; it was put back", KS("plugin", plugin->name),
@@ -183,6 +186,7 @@ int loader_load(const char *dir, const char *name, const char *probe, const stru
 		goto out;
 	log_info("plugin loaded", KS("plugin", plugin->name), KS("version", plugin->desc.version),
 		 KS("build", plugin->desc.build_id), KS("path", plugin->path), KI("abi_minor", plugin->desc.abi_minor));
+	crash_learn(plugin->handle, plugin->name);
 	rc = run_init(plugin, host, err);
 	if (rc)
 		goto out;
@@ -197,8 +201,10 @@ void loader_fini(struct plugin *plugin)
 {
 	if (!plugin->initialized)
 		return;
+	crash_enter(plugin->name, "fini", NULL);
 	if (plugin->desc.fini)
 		plugin->desc.fini();
+	crash_leave();
 	plugin->initialized = false;
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "plugin/crash.h"
 #include "plugin/private.h"
 
 #define CLOSE_LEAST_MS 1000
@@ -169,7 +170,9 @@ static void *open_main(void *arg)
 
 	job->call->thread = pthread_self();
 	job->call->op = &op_table[OP_OPEN];
+	crash_enter(job->plugin->name, "open", job->target->conf->name);
 	job->code = job->plugin->ops.open(&job->args, (struct berth_call *)(void *)job->call, &job->inst, &job->info);
+	crash_leave();
 	return NULL;
 }
 
@@ -177,7 +180,9 @@ static void *close_main(void *arg)
 {
 	struct job *job = arg;
 
+	crash_enter(job->plugin->name, "close", job->target->conf->name);
 	job->plugin->ops.close(job->inst);
+	crash_leave();
 	return NULL;
 }
 
