@@ -219,6 +219,9 @@ UNUSED static int32_t zoo_release(void *inst, struct berth_call *call, const str
 #ifndef ZOO_OPEN
 #define ZOO_OPEN zoo_open
 #endif
+#ifndef ZOO_CLOSE
+#define ZOO_CLOSE zoo_close
+#endif
 #ifndef ZOO_FIND
 #define ZOO_FIND zoo_find
 #endif
@@ -244,7 +247,7 @@ UNUSED static int32_t zoo_release(void *inst, struct berth_call *call, const str
 static const struct berth_ops zoo_ops = {
     .struct_size = sizeof(struct berth_ops),
     .open = ZOO_OPEN,
-    .close = zoo_close,
+    .close = ZOO_CLOSE,
     .find = ZOO_FIND,
     .list = ZOO_LIST,
     .provision = ZOO_PROVISION,

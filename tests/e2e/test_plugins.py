@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""G1 to G3: plugins that must not get in, and plugins that misbehave beside one that serves (tests/zoo)."""
+
+import re
+import signal
+
+from harness import BUILD, Skipped, check, equal, wait_for
+
+ZOO = BUILD / "tests" / "zoo"
+
+# animal -> what the one sentence says
+REFUSED = {
+    "bad-magic": "expected the magic word",
+    "bad-major": "expected ABI 1.x, got 2.0",
+    "bad-minor": "needs 1.999",
+    "bad-size": "struct_size 40",
+    "bad-flags": "expected flags 0",
+    "bad-reserved": "expected reserved[0] NULL",
+    "bad-name": 'got "good"',
+    "bad-capability": "declares the capability RENEW and lacks its operation renew",
+    "bad-op": "expected the operation execute",
+    "bad-option-key": "expected a key",
+    "bad-option-twice": "declared twice",
+    "bad-option-default": "default that does not fit",
+    "entry-null": "expected a descriptor",
+    "no-entry": "expected the symbol berth_provider_entry_v1, got none",
+    "missing-library": "libzoo_nowhere.so",
+    "missing-symbol": "undefined symbol: zoo_is_nowhere",
+    "init-fails": "expected OK from init, got code 10",
+    "init-crashes": "crashed in init: SIGSEGV",
+    "init-exits": "ended the process in init with exit status 3",
+    "fini-crashes": "crashed in fini: SIG",
+}
+
+
+def with_zoo(make, *animals, required=True, **kw):
+    """A berthd with mock, and one target per animal in a region of its own."""
+    b = make(**kw)
+    plugins = b.dir / "plugins"
+    plugins.mkdir(mode=0o755)
+    (plugins / "mock.so").symlink_to(BUILD / "lib" / "berth" / "plugins" / "mock.so")
+    for animal in animals:
+        link(b, animal)
+        target(b, animal, required)
+    conf = b.dir / "berth.conf"
+    conf.write_text(re.sub(r'plugin_dir = "[^"]*"', f'plugin_dir = "{plugins}"', conf.read_text()))
+    return b
+
+
+def link(b, animal):
+    if (ZOO / f"{animal}.so").exists():
+        (b.dir / "plugins" / f"{animal}.so").symlink_to(ZOO / f"{animal}.so")
+
+
+def target(b, animal, required=True, more=""):
+    (b.dir / "providers.d" / f"20-{animal}.conf").write_text(
+        f'provider = "{animal}";\nname = "{animal}";\nregion = "{animal}";\n'
+        f'required = {"true" if required else "false"};\n{more}\n')
+
+
+
+
+def without_sanitizers():
+    """They take the signals for reports of their own."""
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    if re.search(r"^BERTH_SANITIZE:\w+=.+$", cache, re.M):
+        raise Skipped("sanitizers report crashes themselves")
+
+
+def said(b, start):
+    """The one line of the log that begins so."""
+    lines = [line for line in b.log().splitlines() if line.startswith(start)]
+    equal(len(lines), 1, f"lines of the log that begin with {start!r}: {lines}")
+    return lines[0]
+
+
+def refused(make, name, part, file=None):
+    b = with_zoo(make, name)
+    if file:
+        file(b.dir / "plugins" / f"{name}.so")
+    b.start(expect_exit=78)
+    sentence = said(b, "berthd: ")
+    check(sentence.startswith("berthd: providers: plugin /") and f"/{name}.so: " in sentence, sentence)
+    check(part in sentence, f"{part!r} is not in {sentence!r}")
+
+
+def test_g1_refused_at_start(make):
+    for animal in ("bad-major", "bad-size", "missing-symbol", "init-crashes"):
+        refused(make, animal, REFUSED[animal])
+
+    def text(path):
+        path.write_text("#!/bin/sh\n")
+
+    def cut(path):
+        path.write_bytes((ZOO / "good.so").read_bytes()[:5000])
+
+    def other_machine(path):
+        data = bytearray((ZOO / "good.so").read_bytes())
+        data[18:20] = (22).to_bytes(2, "little")  # e_machine
+        path.write_bytes(data)
+
+    def loop(path):
+        path.symlink_to(path.name)
+
+    refused(make, "text", "expected an ELF shared object", text)
+    refused(make, "cut", "cut at 5000 bytes", cut)
+    refused(make, "other", "got one for s390 (22)", other_machine)
+    refused(make, "loop", "expected a file, got a loop of symbolic links", loop)
+
+
+def test_g2_missing_at_start(make):
+    refused(make, "nosuch", 'expected the file of provider "nosuch", got no such file')
+    refused(make, "missing-library", REFUSED["missing-library"])
+
+
+def test_g1_degraded_when_not_required(make):
+    """Every animal that is refused, in one daemon: each keeps its sentence, mock serves."""
+    b = with_zoo(make, *REFUSED, required=False).start()
+    equal(b.sh("t", "echo served"), b"served\n")
+    targets = {t["name"]: t for t in b.get("/admin/targets").expect(200).json["items"]}
+    equal(targets["mock"]["status"], "ok")
+    for animal, part in REFUSED.items():
+        equal(targets[animal]["status"], "degraded", animal)
+        check(part in targets[animal]["why"], f"{animal}: {part!r} is not in {targets[animal]['why']!r}")
+        check(f"/{animal}.so: " in targets[animal]["why"], targets[animal]["why"])
+        b.create("t-" + animal, "echo x", region=animal).expect_error(422, "no_eligible_target")
+    b.get("/ready").expect(200)
+    equal(b.sh("t", "echo still"), b"still\n")
+    equal(b.stop(), 0)
+
+
+def test_g3_init_that_hangs(make):
+    b = with_zoo(make, "init-hangs", required=False).start()
+    equal(b.sh("t", "echo served"), b"served\n")
+    targets = {t["name"]: t for t in b.get("/admin/targets").expect(200).json["items"]}
+    check("did not come back from init within 10000 ms" in targets["init-hangs"]["why"], targets["init-hangs"]["why"])
+
+
+# animal -> what the failed record says
+CONTAINED = {
+    "op-two-endings": "broke a rule in execute: emitted twice what may be emitted once",
+    "op-no-ending": "broke a rule in execute: returned OK and emitted an ending 0 times instead of once",
+    "op-unknown-code": "broke a rule in execute: returned the unknown code 4711",
+    "op-ending-and-code": "broke a rule in execute: emitted an ending and returned code 10 instead of OK",
+    "op-unknown-ending": "broke a rule in execute: passed an ending of kind 99",
+    "op-huge-output": "broke a rule in execute: wrote 18446744073709551615 bytes to stream 1",
+    "op-foreign-thread": "broke a rule in execute: used a call outside its operation or thread",
+    "op-garbage": "the provider lost 3 creates",
+    "find-forges": "broke a rule in find: passed a session of another identity than was asked for",
+}
+
+
+def test_g3_broken_operations(make):
+    b = with_zoo(make, *CONTAINED).start()
+    b.sh("t", "echo before > kept")
+    for animal, part in CONTAINED.items():
+        record = b.run("t-" + animal, "echo x", region=animal, limit=20)
+        equal(record["status"], "failed", animal)
+        check(part in record["error"], f"{animal}: {part!r} is not in {record['error']!r}")
+        check(f"plugin={animal} " in b.log(), f"the log names {animal}")
+        equal(b.sh("t", "cat kept"), b"before\n")
+    equal(b.stop(), 0)
+
+
+def test_g3_calls_that_hang(make):
+    """Two of eight calls never come back: the target is degraded, and only it."""
+    b = with_zoo(make, conf='execution: { completion_grace = "1s"; };')
+    link(b, "op-hangs")
+    target(b, "op-hangs", more="max_operations = 8;")
+    b.start()
+    hung = [b.create(f"hung-{i}", "true", region="op-hangs", timeout_seconds=1).expect(202).json["id"] for i in range(2)]
+
+    def degraded():
+        equal(b.sh("t", "echo served"), b"served\n")
+        found = {t["name"]: t for t in b.get("/admin/targets").expect(200).json["items"]}
+        return found["op-hangs"]["status"] == "degraded" and found["op-hangs"]
+    found = wait_for(degraded, 30, "op-hangs to be degraded")
+    equal(found["why"], "2 calls are stuck past their deadlines in plugin op-hangs")
+    b.get("/ready").expect(200)
+    # Their threads cannot be taken from the plugin; the next daemon says what is known of the two: nothing.
+    b.restart()
+    for i in hung:
+        record = b.finish(i, 30)
+        equal((record["status"], record["reason"], record["ending"]["kind"]), ("failed", "interrupted", "unknown"))
+    equal(b.sh("t", "echo served"), b"served\n")
+
+
+def test_g3_provision_that_hangs(make):
+    b = with_zoo(make, "provision-hangs", conf='session: { scheduling = "1s"; starting = "1s"; begin_wait = "1s"; };'
+                                               'execution: { queue_timeout = "3s"; };').start()
+    id = b.create("t-hangs", "true", region="provision-hangs").expect(202).json["id"]
+    equal(b.sh("t", "echo served"), b"served\n")
+    record = b.finish(id, 20)
+    equal((record["status"], record["reason"]), ("failed", "session_busy"))
+    equal(b.sh("t", "echo served"), b"served\n")
+
+
+def test_g3_close_that_hangs(make):
+    b = with_zoo(make, "close-hangs").start()
+    equal(b.stop(), 0)
+    check('msg="a target\'s close did not come back"' in b.log() and "plugin=close-hangs" in b.log(), "it is named")
+
+
+# animal -> signal, and how the report ends after the instruction's address
+CRASHES = {
+    "op-crashes": ("SIGSEGV at address 0x8", "in plugin op-crashes+0x[0-9a-f]+, in execute of plugin op-crashes, "),
+    "op-divides": ("SIGFPE", "in plugin op-divides+0x[0-9a-f]+, in execute of plugin op-divides, "),
+    "op-overflows": ("SIGSEGV at address 0x[0-9a-f]+", "in plugin op-overflows+0x[0-9a-f]+, in execute of plugin op-overflows, "),
+    "op-aborts": ("SIGABRT", "outside the plugins, in execute of plugin op-aborts, "),
+    "op-frees-host": ("SIGABRT", "outside the plugins, in execute of plugin op-frees-host, "),
+    "op-calls-null": ("SIGSEGV at address 0x0", "outside the plugins, in execute of plugin op-calls-null, "),
+    "op-thread-crashes": ("SIGSEGV at address 0x18", "in plugin op-thread-crashes+0x[0-9a-f]+, "
+                          "on a thread that is in no plugin's call"),
+}
+
+
+def crash_report(b, animal):
+    line = said(b, "berthd: crash: ")
+    what, where = CRASHES[animal]
+    if where.endswith(", "):
+        where += "target " + animal
+    pattern = f"berthd: crash: {what}, instruction 0x[0-9a-f]+ {where}".replace("+0x", "\\+0x")
+    check(re.fullmatch(pattern, line), f"{line!r} is not {pattern!r}")
+
+
+def test_g3_crash_reports(make):
+    without_sanitizers()
+    for animal, (what, _) in CRASHES.items():
+        b = with_zoo(make, animal).start()
+        b.sh("t", "echo before > kept")
+        lost = b.create("t-crash", "true", region=animal).expect(202).json["id"]
+        equal(b.wait_dead(), -getattr(signal, what.split()[0]), animal)
+        crash_report(b, animal)
+        b.start()  # what the task had is there, and the command that was lost is not run again
+        equal(b.sh("t", "cat kept"), b"before\n")
+        record = b.finish(lost, 60)
+        equal((record["status"], record["reason"], record["ending"]["kind"]), ("failed", "interrupted", "unknown"), animal)
+        equal(b.mock.count("provision"), 1, "sessions made for mock's task")
+        equal(b.stop(), 0, "stop after " + animal)
+
+
+def test_g3_crash_in_open(make):
+    without_sanitizers()
+    b = with_zoo(make, "open-crashes").start(wait=False)
+    equal(b.wait_dead(), -signal.SIGSEGV)
+    line = said(b, "berthd: crash: ")
+    check(re.fullmatch(r"berthd: crash: SIGSEGV at address 0x10, instruction 0x[0-9a-f]+ in plugin open-crashes"
+                       r"\+0x[0-9a-f]+, in open of plugin open-crashes, target open-crashes", line), line)
+
+
+def test_g3_crash_sent_from_outside(make):
+    without_sanitizers()
+    b = make().start()
+    b.proc.send_signal(signal.SIGABRT)
+    equal(b.wait_dead(), -signal.SIGABRT)
+    line = said(b, "berthd: crash: ")
+    check(re.fullmatch(r"berthd: crash: SIGABRT sent by process [0-9]+, instruction 0x[0-9a-f]+ outside the plugins, "
+                       r"on a thread that is in no plugin's call", line), line)
