@@ -95,6 +95,19 @@ static bool is_full(const char *text, size_t count)
 	       warm == count && sessions == bindings + warm;
 }
 
+static bool count_one(const struct store_row *row, void *arg)
+{
+	(void)row;
+	(*(size_t *)arg)++;
+	return true;
+}
+
+static int count_ready(struct txn *txn, void *arg, struct err *err)
+{
+	*(size_t *)arg = 0;
+	return txn_scan(txn, STORE_WARM, "one/ready", "", false, SIZE_MAX, count_one, arg, err);
+}
+
 static bool filled(size_t count)
 {
 	int64_t deadline = clock_after_ms(WAIT_MS);
@@ -103,10 +116,12 @@ static bool filled(size_t count)
 	while (!full && clock_left_ms(deadline) > 0) {
 		struct err err = {0};
 		struct buf buf;
+		size_t ready = 0;
 		bool ok = false;
 
 		buf_init(&buf, 1 << 20);
-		full = session_verify(w.s, clock_after_ms(WAIT_MS), &buf, &ok, &err) == 0 && ok && is_full(buf.ptr, count);
+		full = store_view(w.store, count_ready, &ready, &err) == 0 && ready == count &&
+		       session_verify(w.s, clock_after_ms(WAIT_MS), &buf, &ok, &err) == 0 && ok && is_full(buf.ptr, count);
 		buf_fini(&buf);
 	}
 	return full;
