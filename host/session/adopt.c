@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A store that is new to this deployment, because it is the first or because the former one was lost. Then nothing is an
- * orphan: for the time of one active lease, or until the operator says so, the sweep is off, and what carries a task's identity
- * at a provider gets its row back once, with an idle lease. Entered at start, by the sweep's jobs and by the API. Never
- * invents what no provider tells.
+ * A store that is new to this deployment, because it is the first or because the former one was lost. Then nothing is
+ * an orphan: for the time of one active lease, or until the operator says so, the sweep is off, and what carries a
+ * task's identity at a provider gets its row back once, with an idle lease. Entered at start, by the sweep's jobs and
+ * by the API. Never invents what no provider tells.
  */
 #include <string.h>
 
@@ -13,8 +13,8 @@
 
 #define META_KEY "sessions"
 
-struct lineage { /* row "sessions" of META */
-	const char *store;   /* id of the store it was written for */
+struct lineage {	      /* row "sessions" of META */
+	const char *store;    /* id of the store it was written for */
 	int64_t off_until_ms; /* the sweep is off until then */
 	const char **pending; /* targets whose sessions are still to be adopted */
 	size_t pending_count;
@@ -89,7 +89,8 @@ int sweep_note_store(struct sessions *s, struct err *err)
 	int r = store_update(s->config.store, note_step, &noted, err);
 
 	if (r == 0 && noted.is_new)
-		log_info("the store is new: what providers still hold is adopted, and orphans are not swept for one active lease",
+		log_info("the store is new: what providers still hold is adopted, and orphans are not swept for one "
+			 "active lease",
 			 KS("store", store_id(s->config.store)), KI("ms", s->rules.active_ms));
 	return r;
 }
@@ -198,7 +199,8 @@ static bool is_adoptable(const struct job *job, const struct made *made, struct 
 	       ident_make(ret, made->workspace, made->task, NULL) == 0;
 }
 
-static int adopt_one(struct job *job, const struct made *made, const struct ident *ident, size_t *count, struct err *err)
+static int adopt_one(struct job *job, const struct made *made, const struct ident *ident, size_t *count,
+		     struct err *err)
 {
 	struct adopt adopt = {.job = job, .made = made};
 	int r;
@@ -250,7 +252,8 @@ int sweep_adopt(struct job *job, const struct seen *seen, struct err *err)
 	if (r || job_cancelled(job))
 		return r;
 	if (tasks)
-		log_warn("sessions of a lost store were adopted", KS("target", done.target), KI("adopted", (int64_t)adopted),
-			 KI("with_identity", (int64_t)tasks), KI("listed", (int64_t)seen->count));
+		log_warn("sessions of a lost store were adopted", KS("target", done.target),
+			 KI("adopted", (int64_t)adopted), KI("with_identity", (int64_t)tasks),
+			 KI("listed", (int64_t)seen->count));
 	return store_update(job->s->config.store, done_step, &done, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls by which a job makes a session and asks about one, and what their codes leave open. Entered by jobs on their own
- * threads. Never repeats a create, and never takes an error for an absence.
+ * The calls by which a job makes a session and asks about one, and what their codes leave open. Entered by jobs on
+ * their own threads. Never repeats a create, and never takes an error for an absence.
  */
 #include <string.h>
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sweep: sessions of this deployment that no row knows. One job per target and round: first the provider's own list, then
- * the rows, so that whatever was written before its session was made is seen. What nobody names is a suspect; one that was a
- * suspect in the round before too, and is old enough, is claimed in one atomic step that looks again, and then released like
- * any other. Never deletes anything itself, and concludes nothing from a list that failed or a store that was lost.
+ * The sweep: sessions of this deployment that no row knows. One job per target and round: first the provider's own
+ * list, then the rows, so that whatever was written before its session was made is seen. What nobody names is a
+ * suspect; one that was a suspect in the round before too, and is old enough, is claimed in one atomic step that looks
+ * again, and then released like any other. Never deletes anything itself, and concludes nothing from a list that failed
+ * or a store that was lost.
  */
 #include "session/sweep.h"
 
@@ -165,7 +166,8 @@ static void orphan_key(const struct target *target, const struct made *made, cha
 	warm_key(target->conf->name, digest, ret);
 }
 
-static int entry_names(struct txn *txn, const struct target *target, const struct made *made, bool *ret, struct err *err)
+static int entry_names(struct txn *txn, const struct target *target, const struct made *made, bool *ret,
+		       struct err *err)
 {
 	char key[WARM_KEY_MAX + 1];
 	struct store_row stored;
@@ -257,8 +259,8 @@ static int claim_entry(struct txn *txn, void *arg, struct err *err)
 	return warm_put(txn, &entry, WARM_ABSENT, err);
 }
 
-/* Rows name a session that carries no identity only while it is assigned; then its entry names it too. This looks at every row
- * all the same, before anything is taken that cannot say whose it is. */
+/* Rows name a session that carries no identity only while it is assigned; then its entry names it too. This looks at
+ * every row all the same, before anything is taken that cannot say whose it is. */
 struct anywhere {
 	const struct made *made;
 	bool named;

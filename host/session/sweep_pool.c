@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A round over the pool of one target, beside the provider's list: entries that a dead process was making are gone on with,
- * old, dead and superfluous ones are replaced, reservations that no binding has are given back. Entered by the sweep's job.
- * That a session is missing from a list proves nothing; only inspect does.
+ * A round over the pool of one target, beside the provider's list: entries that a dead process was making are gone on
+ * with, old, dead and superfluous ones are replaced, reservations that no binding has are given back. Entered by the
+ * sweep's job. That a session is missing from a list proves nothing; only inspect does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static bool take_entry(const struct store_row *row, void *arg)
 		entries->list = grown;
 		entries->cap = cap;
 	}
-	entries->code = warm_decode(entries->job->arena, row->key, row->doc, row->doc_len, &entries->list[entries->count],
-				    &entries->err);
+	entries->code = warm_decode(entries->job->arena, row->key, row->doc, row->doc_len,
+				    &entries->list[entries->count], &entries->err);
 	entries->count += entries->code == 0;
 	return entries->code == 0;
 }
@@ -153,8 +153,8 @@ static int recover_step(struct txn *txn, void *arg, struct err *err)
 static int recover_making(struct job *job, const struct seen *seen, const struct warm_entry *entry, struct err *err)
 {
 	struct binding_session session;
-	struct recover recover = {.job = job, .seen = entry, .listed_ms = seen->listed_ms,
-				  .made = map_get(seen->tokens, entry->intent)};
+	struct recover recover = {
+		.job = job, .seen = entry, .listed_ms = seen->listed_ms, .made = map_get(seen->tokens, entry->intent)};
 	int r = 0;
 
 	if (strcmp(entry->owner, job->s->config.host_id) == 0) {
@@ -236,7 +236,8 @@ static int reserved_step(struct txn *txn, void *arg, struct err *err)
 	const char *group = arena_printf(txn_arena(txn), "%s/reserved", reserved->job->target->conf->name);
 
 	reserved->count = 0;
-	return group ? txn_scan(txn, STORE_WARM, group, reserved->after, false, RESERVED_PAGE, note_reserved, reserved, err)
+	return group ? txn_scan(txn, STORE_WARM, group, reserved->after, false, RESERVED_PAGE, note_reserved, reserved,
+				err)
 		     : ERR_NOMEM;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keeps the pools of warm sessions filled: reserves slots in a step, and for each one job provisions a session without a task,
- * waits until it answers and makes the entry ready; others delete what is to be replaced. Entered by the GC's thread
- * (warm_round) and by jobs. Never creates for a slot that was not written before, and never forgets an entry whose session may
- * exist: what a job leaves behind in "making" is looked for by its token (sweep.c).
+ * Keeps the pools of warm sessions filled: reserves slots in a step, and for each one job provisions a session without
+ * a task, waits until it answers and makes the entry ready; others delete what is to be replaced. Entered by the GC's
+ * thread (warm_round) and by jobs. Never creates for a slot that was not written before, and never forgets an entry
+ * whose session may exist: what a job leaves behind in "making" is looked for by its token (sweep.c).
  */
 #include "session/warm.h"
 
@@ -41,8 +41,14 @@ int warm_open(struct job *job, const struct warm_entry *entry, struct made *ret,
 	char *state = NULL;
 	size_t len = 0;
 
-	*ret = (struct made){.ref = entry->ref, .state = "", .boot_id = entry->boot_id, .root = entry->root,
-			     .intent = entry->intent, .workspace = "", .task = "", .created_ms = entry->created_ms,
+	*ret = (struct made){.ref = entry->ref,
+			     .state = "",
+			     .boot_id = entry->boot_id,
+			     .root = entry->root,
+			     .intent = entry->intent,
+			     .workspace = "",
+			     .task = "",
+			     .created_ms = entry->created_ms,
 			     .expires_ms = entry->expires_ms};
 	if (!*entry->sealed_state)
 		return 0;
@@ -104,7 +110,8 @@ static int change_entry(struct job *job, int (*fn)(struct txn *, struct warm_ent
 	return r;
 }
 
-static int copy_session(struct txn *txn, struct warm_entry *entry, const struct binding_session *session, struct err *err)
+static int copy_session(struct txn *txn, struct warm_entry *entry, const struct binding_session *session,
+			struct err *err)
 {
 	struct arena *a = txn_arena(txn);
 
@@ -149,7 +156,8 @@ static int set_failed(struct txn *txn, struct warm_entry *entry, void *arg, stru
 	return 0;
 }
 
-static int record(struct work *work, int (*fn)(struct txn *, struct warm_entry *, void *, struct err *), struct err *err)
+static int record(struct work *work, int (*fn)(struct txn *, struct warm_entry *, void *, struct err *),
+		  struct err *err)
 {
 	struct binding_session session;
 	int r = made_seal(work->job, &work->made, &session, err);
@@ -184,12 +192,14 @@ static int until_ready(struct work *work, struct err *err)
 		if (r != ERR_CAPACITY && (r == ERR_PROVIDER_TIMEOUT || !create_is_transient(r)))
 			break;
 		if (clock_left_ms(job->deadline_ns) == 0 ||
-		    !job_wait(job, binding_backoff(tries, POLL_FIRST_MS, r == ERR_CAPACITY ? CAPACITY_MOST_MS : POLL_MOST_MS,
-						   (uint64_t)tries)))
+		    !job_wait(job,
+			      binding_backoff(tries, POLL_FIRST_MS, r == ERR_CAPACITY ? CAPACITY_MOST_MS : POLL_MOST_MS,
+					      (uint64_t)tries)))
 			break;
 	}
 	if (r == 0 && work->made.isolation < job->target->isolation_wanted)
-		r = err_set(err, ERR_PROVIDER, "the warm session's isolation is weaker than the target's configuration demands");
+		r = err_set(err, ERR_PROVIDER,
+			    "the warm session's isolation is weaker than the target's configuration demands");
 	return r;
 }
 
@@ -206,7 +216,8 @@ static int load_step(struct txn *txn, void *arg, struct err *err)
 	int r = txn_get(txn, STORE_WARM, loaded->job->key, &stored, err);
 
 	loaded->now = txn_now(txn);
-	return r ? r : warm_decode(loaded->job->arena, loaded->job->key, stored.doc, stored.doc_len, &loaded->entry, err);
+	return r ? r
+		 : warm_decode(loaded->job->arena, loaded->job->key, stored.doc, stored.doc_len, &loaded->entry, err);
 }
 
 static int load_entry(struct job *job, struct loaded *ret, struct err *err)
@@ -350,8 +361,8 @@ void warm_drop_run(struct job *job)
 		return;
 	dropped.why = r ? err.msg : NULL;
 	if (r)
-		log_warn("a warm session could not be released; it is tried again", KS("target", job->target->conf->name),
-			 KS("error", err.msg));
+		log_warn("a warm session could not be released; it is tried again",
+			 KS("target", job->target->conf->name), KS("error", err.msg));
 	if (store_update(job->s->config.store, drop_step, &dropped, &err))
 		log_warn("the release of a warm session could not be recorded", KS("error", err.msg));
 	else if (r)
@@ -477,7 +488,8 @@ static void refill(struct sessions *s, struct target *target)
 	for (size_t i = 0; i < refill.most; i++)
 		ident_random(refill.intents[i], "", 32);
 	if (store_update(s->config.store, refill_step, &refill, &err)) {
-		log_warn("a pool of warm sessions could not be filled", KS("target", target->conf->name), KS("error", err.msg));
+		log_warn("a pool of warm sessions could not be filled", KS("target", target->conf->name),
+			 KS("error", err.msg));
 		return;
 	}
 	for (size_t i = 0; i < refill.made; i++)

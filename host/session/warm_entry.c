@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The entry of a warm session: its stored form and the judgements about it. Pure functions, any thread. Never gives back to
- * the pool what may have had a task.
+ * The entry of a warm session: its stored form and the judgements about it. Pure functions, any thread. Never gives
+ * back to the pool what may have had a task.
  */
 #include "session/warm.h"
 
@@ -18,8 +18,14 @@ static const char *const state_words[] = {
 #undef X
 };
 
-#define STR(key, field) {key, JSON_STR, JSON_OMIT, offsetof(struct warm_entry, field)}
-#define I64(key, field) {key, JSON_I64, JSON_OMIT, offsetof(struct warm_entry, field)}
+#define STR(key, field)                                                                                                \
+	{                                                                                                              \
+		key, JSON_STR, JSON_OMIT, offsetof(struct warm_entry, field)                                           \
+	}
+#define I64(key, field)                                                                                                \
+	{                                                                                                              \
+		key, JSON_I64, JSON_OMIT, offsetof(struct warm_entry, field)                                           \
+	}
 const struct json_field warm_fields[] = {
 	{"state", JSON_STR, JSON_REQUIRED, offsetof(struct warm_entry, state_word)},
 	{"intent", JSON_STR, JSON_REQUIRED, offsetof(struct warm_entry, intent)},
@@ -68,7 +74,8 @@ static bool read_state(struct warm_entry *entry)
 	return false;
 }
 
-int warm_decode(struct arena *arena, const char *key, const char *doc, size_t len, struct warm_entry *ret, struct err *err)
+int warm_decode(struct arena *arena, const char *key, const char *doc, size_t len, struct warm_entry *ret,
+		struct err *err)
 {
 	const char *slash = strrchr(key, '/');
 	int r = 0;
@@ -111,7 +118,8 @@ void warm_pool_key(const struct target *target, char ret[65])
 	buf_init(&buf, LIMIT_JOB_ARENA);
 	buf_printf(&buf, "%u\n%lld\n%lld\n%lld\n%d\n", target->isolation_wanted, (long long)conf->cpu_millis,
 		   (long long)conf->memory, (long long)conf->disk, conf->allow_internet);
-	buf_printf(&buf, "%s\n%s\n%s\n", conf->provider, conf->region ? conf->region : "", conf->image ? conf->image : "");
+	buf_printf(&buf, "%s\n%s\n%s\n", conf->provider, conf->region ? conf->region : "",
+		   conf->image ? conf->image : "");
 	for (size_t i = 0; i < conf->setting_count; i++)
 		buf_printf(&buf, "%s=%s\n", conf->settings[i].key, conf->settings[i].value);
 	secret_sha256_hex(buf.ptr ? buf.ptr : "", buf.len, ret);
@@ -168,7 +176,8 @@ int warm_count(struct txn *txn, const char *target, int64_t *ret, struct err *er
 {
 	const char *name = count_name(txn, target);
 
-	return name ? txn_count_get(txn, name, ret, err) : err_set(err, ERR_NOMEM, "no memory is left for a counter's name");
+	return name ? txn_count_get(txn, name, ret, err)
+		    : err_set(err, ERR_NOMEM, "no memory is left for a counter's name");
 }
 
 static int write_row(struct txn *txn, const struct warm_entry *entry, struct err *err)
@@ -227,11 +236,12 @@ static bool see_ready(const struct store_row *row, void *arg)
 	return false;
 }
 
-int warm_pick(struct sessions *s, struct txn *txn, const struct target *target, int64_t lasts_ms, struct warm_entry *ret,
-	      struct err *err)
+int warm_pick(struct sessions *s, struct txn *txn, const struct target *target, int64_t lasts_ms,
+	      struct warm_entry *ret, struct err *err)
 {
 	char pool_key[65];
-	struct pick pick = {.txn = txn, .pool_key = pool_key, .margin_ms = s->rules.expiry_margin_ms, .lasts_ms = lasts_ms};
+	struct pick pick = {
+		.txn = txn, .pool_key = pool_key, .margin_ms = s->rules.expiry_margin_ms, .lasts_ms = lasts_ms};
 	const char *group = arena_printf(txn_arena(txn), "%s/%s", target->conf->name, state_words[WARM_READY]);
 	int r;
 
@@ -263,8 +273,8 @@ static bool is_bound(const struct warm_entry *entry, const struct binding *b)
 {
 	size_t len = strlen(b->workspace_id);
 
-	return entry->state == WARM_RESERVED && strncmp(entry->task, b->workspace_id, len) == 0 && entry->task[len] == '/' &&
-	       strcmp(entry->task + len + 1, b->task_id) == 0;
+	return entry->state == WARM_RESERVED && strncmp(entry->task, b->workspace_id, len) == 0 &&
+	       entry->task[len] == '/' && strcmp(entry->task + len + 1, b->task_id) == 0;
 }
 
 static int give_back(struct txn *txn, struct binding *b, struct warm_entry *entry, struct err *err)
