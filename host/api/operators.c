@@ -17,6 +17,7 @@
 #include "core/limits.h"
 #include "execution/execution.h"
 #include "plugin/loader.h"
+#include "session/session.h"
 
 #define MANIFEST_MAX LIMIT_MIB
 
@@ -234,16 +235,21 @@ int manifest_get(struct req *req, struct err *err)
 	return r;
 }
 
+/* ---- recovery ---- */
+
+int admin_recover(struct req *req, struct err *err)
+{
+	int r = session_recover(api_of(req)->config.sessions, err);
+
+	if (r == 0)
+		req_empty(req, 204);
+	return r;
+}
+
 /* ---- not yet ---- */
 
 int unsupported_any(struct req *req, struct err *err)
 {
 	(void)req;
 	return err_set(err, ERR_UNSUPPORTED, "durable workspaces and artifacts are not served by this version");
-}
-
-int unsupported_recover(struct req *req, struct err *err)
-{
-	(void)req;
-	return err_set(err, ERR_UNSUPPORTED, "recovery of a lost store is not served by this version");
 }

@@ -68,6 +68,6 @@ int admin_post_deadletter(struct req *req, struct err *err);
 int admin_delete_deadletter(struct req *req, struct err *err);
 int manifest_get(struct req *req, struct err *err);
 int unsupported_any(struct req *req, struct err *err);
-int unsupported_recover(struct req *req, struct err *err);
+int admin_recover(struct req *req, struct err *err);
 
 #endif
