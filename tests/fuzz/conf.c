@@ -26,7 +26,7 @@ static void prepare(void)
 	setenv("FUZZ_TOKEN", "0f1e2d3c4b5a69788796a5b4c3d2e1f001", 1);
 	snprintf(main_file, sizeof(main_file), "%s/berth.conf", fuzz_folder());
 	FUZZ_CHECK(mkdirat(dir, "providers.d", 0700) == 0);
-	fuzz_write_file(dir, "more.conf", "port = 8081;\n", 13);
+	fuzz_write_file(dir, "more.conf", "http : { port = 8081; };\n", 25);
 	providers = openat(dir, "providers.d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	FUZZ_CHECK(providers >= 0);
 }
