@@ -85,7 +85,7 @@ static int collect_row(struct sessions *s, struct txn *txn, struct row *row, voi
 		.open = is_open,
 		.arg = collect,
 	};
-	int r = row->existed && row->b.state != BINDING_GONE ? txn_next(txn, &in.fence, err) : 0;
+	int r = row->existed && row->b.state != BINDING_GONE ? row_next_fence(txn, row, &in.fence, err) : 0;
 
 	collect->txn = txn;
 	collect->action = GC_NOTHING;

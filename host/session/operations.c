@@ -115,9 +115,9 @@ static int place(struct sessions *s, struct txn *txn, const char *region, struct
 	return 0;
 }
 
-static int fresh_numbers(struct txn *txn, struct binding_begin *in, struct err *err)
+static int fresh_numbers(struct txn *txn, const struct row *row, struct binding_begin *in, struct err *err)
 {
-	int r = txn_next(txn, &in->fence, err);
+	int r = row_next_fence(txn, row, &in->fence, err);
 
 	return r ? r : txn_next(txn, &in->incarnation, err);
 }
@@ -173,7 +173,7 @@ static int decide(struct sessions *s, struct txn *txn, struct row *row, struct s
 	if (r == 0 && row->b.state == BINDING_GONE)
 		r = place(s, txn, in.region, &in, &place_err, &warm, err);
 	if (r == 0 && in.target)
-		r = fresh_numbers(txn, &in, err);
+		r = fresh_numbers(txn, row, &in, err);
 	if (r == 0)
 		r = binding_begin(txn_arena(txn), &row->b, row->now, &s->rules, &in, &begin->outcome, &begin->retry_at_ms,
 				  &row->changed, err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/limits.h"
+#include "core/log.h"
 #include "session/session_private.h"
 
 #define PAGE 256
@@ -34,7 +35,8 @@ struct page {
 		struct binding b;
 	} rows[PAGE];
 	size_t count, seen;
-	struct err err;
+	struct err err; /* of the last row that cannot be read, or why reading ended */
+	char bad[IDENT_KEY_MAX + 1];
 	int code;
 };
 
@@ -53,6 +55,10 @@ static bool take_row(const struct store_row *stored, void *arg)
 		return true;
 	page->code = binding_decode(page->arena, &row->ident, stored->doc, stored->doc_len, &row->b, &page->err);
 	page->count += page->code == 0;
+	if (page->code == ERR_CORRUPT) {
+		ident_key(&row->ident, page->bad);
+		page->code = 0;
+	}
 	return page->code == 0;
 }
 
@@ -64,6 +70,7 @@ static int page_step(struct txn *txn, void *arg, struct err *err)
 
 	page->count = page->seen = 0;
 	page->code = 0;
+	page->bad[0] = '\0';
 	arena_reset(page->arena);
 	if (!after)
 		return err_set(err, ERR_NOMEM, "no memory is left to read the rows");
@@ -94,6 +101,9 @@ int rows_each(struct sessions *s, const char *workspace, const char *after,
 	buf_puts(&page->after, after ? after : "");
 	while (r == 0 && more) {
 		r = store_view(s->config.store, page_step, page, err);
+		if (r == 0 && page->bad[0])
+			log_error("a task's row cannot be read, it is left out", KS("key", page->bad),
+				  KS("error", page->err.msg));
 		more = r == 0 && page->seen == PAGE;
 		for (size_t i = 0; r == 0 && i < page->count; i++) {
 			if (!fn(&page->rows[i].ident, &page->rows[i].b, arg)) {

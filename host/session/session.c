@@ -143,6 +143,12 @@ static int free_former(struct sessions *s, struct err *err)
 
 		if (split_key(restart.keys.ptr + at, &ident))
 			r = row_update(s, &ident, restart_row, NULL, err);
+		if (r != ERR_CORRUPT)
+			continue;
+		log_error("a task's row cannot be read, it is left alone", KS("workspace", ident.workspace),
+			  KS("task", ident.task), KS("error", err->msg));
+		err_clear(err);
+		r = 0;
 	}
 	buf_fini(&restart.keys);
 	return r;

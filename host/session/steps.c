@@ -47,6 +47,15 @@ int row_get(struct sessions *s, struct txn *txn, const struct ident *ident, stru
 	return 0;
 }
 
+int row_next_fence(struct txn *txn, const struct row *row, uint64_t *ret, struct err *err)
+{
+	int r = txn_next(txn, ret, err);
+
+	if (r || row->b.fence < 0 || *ret > (uint64_t)row->b.fence)
+		return r;
+	return err_set(err, ERR_CORRUPT, "binding of task %s: its fence is beyond the store's counter", row->ident.task);
+}
+
 static int count_row(struct txn *txn, const char *target, int64_t delta, struct err *err)
 {
 	char *name = arena_printf(txn_arena(txn), "sessions:%s", target);

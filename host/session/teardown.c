@@ -25,7 +25,7 @@ static int set_teardown(struct sessions *s, struct txn *txn, struct row *row, vo
 	struct teardown *teardown = arg;
 	bool pending = row->b.state == BINDING_PROVISIONING || row->b.state == BINDING_HYDRATING;
 	uint64_t fence = 0;
-	int r = pending ? txn_next(txn, &fence, err) : 0;
+	int r = pending ? row_next_fence(txn, row, &fence, err) : 0;
 
 	if (r)
 		return r;
