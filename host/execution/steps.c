@@ -53,6 +53,15 @@ int steps_update_surely(struct executions *e, store_step step, void *arg, struct
 	}
 }
 
+/* Without a private part that can be read nobody holds the record, and each of its attempts may have been sent: it ends
+ * by asking the sandbox, and does not stay open for ever. */
+static int claim_lost(const struct record *r, struct claim *ret, struct err *err)
+{
+	err_clear(err);
+	*ret = (struct claim){.sent_attempt = r->status == RECORD_RUNNING ? r->attempt : 0};
+	return 0;
+}
+
 int steps_load(struct txn *txn, const char *id, struct record *ret_record, struct claim *ret_claim, struct err *err)
 {
 	struct store_row row;
@@ -66,7 +75,11 @@ int steps_load(struct txn *txn, const char *id, struct record *ret_record, struc
 	if (r || !ret_claim)
 		return r;
 	r = txn_get(txn, STORE_CLAIM, id, &row, err);
-	return r ? r : claim_decode(txn_arena(txn), id, row.doc, row.doc_len, ret_claim, err);
+	if (r == 0)
+		r = claim_decode(txn_arena(txn), id, row.doc, row.doc_len, ret_claim, err);
+	if (r == ERR_CORRUPT || (r == 0 && !row.doc))
+		r = claim_lost(ret_record, ret_claim, err);
+	return r;
 }
 
 /* When the sweep must look at the record. */
