@@ -99,15 +99,14 @@ static const struct berth_option *const *options(struct fuzz_input *in)
 	FUZZ_CHECK(count < LIST_MAX);
 	for (size_t i = 0; i < count; i++) {
 		char usual[] = {'k', (char)('a' + i % 26), (char)('a' + i / 26), '\0'};
-		struct berth_option option = {
-			.type = in->len ? fuzz_byte(in) % 8 : 1,
-			.key = text(in, 64, usual),
-			.default_text = fuzz_byte(in) & 1 ? text(in, 1025, "5") : NULL,
-			.required = fuzz_byte(in) % 3,
-			.secret = in->len ? fuzz_byte(in) % 3 : 0,
-			.doc = text(in, 1025, "A sentence."),
-		};
+		struct berth_option option = {.type = in->len ? fuzz_byte(in) % 8 : 1};
 
+		/* One after the other: the order inside an initializer is the compiler's. */
+		option.key = text(in, 64, usual);
+		option.default_text = fuzz_byte(in) & 1 ? text(in, 1025, "5") : NULL;
+		option.required = fuzz_byte(in) % 3;
+		option.secret = fuzz_byte(in) % 3;
+		option.doc = text(in, 1025, "A sentence.");
 		list[i] = claimed(in, &option, sizeof(option), sizeof(uint32_t));
 	}
 	return (const struct berth_option *const *)(void *)list;
@@ -120,13 +119,11 @@ static const struct berth_metric *const *metrics(struct fuzz_input *in)
 
 	for (size_t i = 0; i < count; i++) {
 		char usual[] = {'m', (char)('a' + i % 26), (char)('a' + i / 26), '\0'};
-		struct berth_metric metric = {
-			.type = in->len ? fuzz_byte(in) % 4 : 1,
-			.name = text(in, 64, usual),
-			.unit = text(in, 64, "s"),
-			.doc = text(in, 1025, "A sentence."),
-		};
+		struct berth_metric metric = {.type = in->len ? fuzz_byte(in) % 4 : 1};
 
+		metric.name = text(in, 64, usual);
+		metric.unit = text(in, 64, "s");
+		metric.doc = text(in, 1025, "A sentence.");
 		list[i] = claimed(in, &metric, sizeof(metric), sizeof(uint32_t));
 	}
 	return (const struct berth_metric *const *)(void *)list;
@@ -158,21 +155,19 @@ static int32_t init(const struct berth_host *host)
 static const struct berth_provider *descriptor(struct fuzz_input *in)
 {
 	uint8_t odd = fuzz_byte(in);
-	struct berth_provider desc = {
-		.magic = BERTH_PROVIDER_MAGIC ^ (odd & 1 ? (uint32_t)fuzz_number(in, 4) : 0),
-		.abi_major = (uint16_t)(BERTH_ABI_MAJOR + (odd & 2 ? fuzz_byte(in) : 0)),
-		.abi_minor = (uint16_t)(odd & 4 ? fuzz_byte(in) : 0),
-		.flags = odd & 8 ? fuzz_byte(in) : 0,
-		.name = text(in, 64, "good"),
-		.version = text(in, 129, "1.0"),
-		.build_id = text(in, 129, "abc"),
-		.capabilities = fuzz_number(in, 2),
-		.init = odd & 16 ? NULL : init,
-		.ops = odd & 32 ? NULL : operations(in),
-		.options = odd & 64 ? NULL : options(in),
-		.metrics = odd & 128 ? NULL : metrics(in),
-	};
+	struct berth_provider desc = {.init = odd & 16 ? NULL : init};
 
+	desc.magic = BERTH_PROVIDER_MAGIC ^ (odd & 1 ? (uint32_t)fuzz_number(in, 4) : 0);
+	desc.abi_major = (uint16_t)(BERTH_ABI_MAJOR + (odd & 2 ? fuzz_byte(in) : 0));
+	desc.abi_minor = (uint16_t)(odd & 4 ? fuzz_byte(in) : 0);
+	desc.flags = odd & 8 ? fuzz_byte(in) : 0;
+	desc.name = text(in, 64, "good");
+	desc.version = text(in, 129, "1.0");
+	desc.build_id = text(in, 129, "abc");
+	desc.capabilities = fuzz_number(in, 2);
+	desc.ops = odd & 32 ? NULL : operations(in);
+	desc.options = odd & 64 ? NULL : options(in);
+	desc.metrics = odd & 128 ? NULL : metrics(in);
 	if (fuzz_byte(in) == 1)
 		desc.reserved[fuzz_byte(in) % 3] = &desc;
 	return claimed(in, &desc, sizeof(desc), offsetof(struct berth_provider, flags));
