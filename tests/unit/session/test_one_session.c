@@ -274,9 +274,11 @@ static void of_two_sessions_one_is_adopted_and_one_deleted(void **state)
 	world_plant(&w, "two", "mock-00000000000000bb", "someone", 0);
 	assert_int_equal(world_acquire(&w, "two", "op_1", &hold, &err), 0);
 	assert_true(world_agrees(&w));
-	session_kick_gc(w.s);
-	for (int64_t end = clock_after_ms(WAIT_MS); world_sessions(&w, ref) > 1 && clock_left_ms(end) > 0;)
+	/* A round that meets the provisioner still at work leaves the row for a later one. */
+	for (int64_t end = clock_after_ms(WAIT_MS); world_sessions(&w, ref) > 1 && clock_left_ms(end) > 0;) {
+		session_kick_gc(w.s);
 		world_until(&w, "two", "\"state\":\"live\"");
+	}
 	assert_int_equal(world_sessions(&w, ref), 1);
 	assert_memory_equal(hold->session.ref.ptr, ref, hold->session.ref.len);
 	assert_int_equal(world_counter(&w, "created"), 0);
