@@ -206,20 +206,25 @@ static int restart(struct run *run, struct err *err)
 	return 0;
 }
 
-/* Before another reattach; false when there is none to be made. */
-static bool wait_before_reattach(struct run *run)
+/* Between two calls of one kind; false when the session was lost meanwhile. */
+static bool wait_between(struct run *run, unsigned tries)
 {
 	struct executions *e = run->e;
-	int64_t until = clock_after_ms(run->tries ? backoff_ms(run->tries) : 0);
+	int64_t until = clock_after_ms(tries ? backoff_ms(tries) : 0);
 	bool go;
 
-	run->tries++;
 	lock_take(&e->lock);
 	while (!e->detaching && !run->lost[0] && cond_wait_until(&e->changed, &e->lock, until))
 		;
 	go = !run->lost[0];
 	lock_drop(&e->lock);
-	return go && (e->detaching || budget_left(run));
+	return go;
+}
+
+/* Before another reattach; false when there is none to be made. */
+static bool wait_before_reattach(struct run *run)
+{
+	return wait_between(run, run->tries++) && (run->e->detaching || budget_left(run));
 }
 
 static int prepare(struct run *run, struct inputs *in, struct err *err)
@@ -242,12 +247,27 @@ static enum next unprepared(struct run *run, const struct err *err)
 	return again(run, err); /* a file read is harmless to repeat */
 }
 
+/* A provider that fails every start must not be asked for ever, nor a command be started after its time. What a former
+ * process sent is no start of this one. */
+static bool may_restart(struct run *run)
+{
+	if (run->resume)
+		return true;
+	return ++run->restarts < run->e->config.conf->max_deliveries && steps_now(run->e) < run->facts.expires_ms &&
+	       wait_between(run, run->restarts - 1);
+}
+
 static enum next not_started(struct run *run)
 {
 	struct err err = {0};
+	bool again = may_restart(run);
 
 	if (call_unwanted(run))
 		return held_back(run);
+	if (!again) {
+		run->ran = false;
+		return finish_failed(run, &run->wait_err);
+	}
 	if (restart(run, &err) == 0)
 		return NEXT_COMMAND;
 	if (err.code == ERR_EXECUTION_CONFLICT)
@@ -328,6 +348,8 @@ static enum next loop(struct run *run, const struct inputs *in)
 			run->ran = false;
 			return held_back(run);
 		}
+		if (!reattach)
+			run->wait_err = a.err;
 		verdict = verdict_of(a.code, a.has_ending ? a.ending.kind : 0, reattach, run->touched);
 		if (verdict == VERDICT_DOUBT && ++doubts >= DOUBTS_MAX)
 			verdict = VERDICT_GIVE_UP;

@@ -112,7 +112,8 @@ struct run {
 	char handle[BERTH_HANDLE_MAX + 1]; /* as the provider gave it */
 	int64_t first_try_ns;		   /* of the provider call that is tried again */
 	unsigned tries;
-	struct err wait_err;
+	unsigned restarts; /* starts of this process that certainly did not happen */
+	struct err wait_err; /* what it last waited for, or what its start answered */
 	struct record_lost lost_ranges[RUN_LOST_MAX];
 	size_t lost_count;
 };

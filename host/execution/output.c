@@ -55,15 +55,22 @@ static struct spool_output *live_output(struct executions *e, const char *id)
 	return out;
 }
 
-static int load_small(struct output_reader *reader, struct err *err)
+/* Before an answer promises the bytes: small ones are loaded, large ones looked at. */
+static int find_object(struct output_reader *reader, struct err *err)
 {
+	uint64_t size = 0;
 	size_t len = 0;
 	int rc;
 
-	if (reader->size == 0 || reader->size > LIMIT_INLINE_OBJECT)
+	if (reader->size == 0)
 		return 0;
-	rc = store_get(reader->e->config.store, STORE_OBJECT, reader->key, &reader->small, &len, err);
-	if (rc == 0 && (!reader->small || len != reader->size))
+	if (reader->size > LIMIT_INLINE_OBJECT) {
+		rc = blob_size(reader->e->config.blobs, reader->key, &size, err);
+	} else {
+		rc = store_get(reader->e->config.store, STORE_OBJECT, reader->key, &reader->small, &len, err);
+		size = reader->small ? len : 0;
+	}
+	if (rc == ERR_NOT_FOUND || (rc == 0 && size != reader->size))
 		rc = err_set(err, ERR_CORRUPT, "object %s is missing or has another size", reader->key);
 	return rc;
 }
@@ -88,7 +95,7 @@ static int open_stored(struct output_reader *reader, const char *id, struct err 
 	}
 	reader->size = in.size;
 	record_output_key(id, reader->stream, reader->key);
-	return load_small(reader, err);
+	return find_object(reader, err);
 }
 
 int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err)
