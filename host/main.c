@@ -34,7 +34,8 @@
 #define CONF_DEFAULT "/etc/berth/berth.conf"
 #define EXIT_USAGE 2
 #define EXIT_CONFIG 78		  /* sysexits.h: EX_CONFIG */
-#define STUCK_MS 5000		  /* what a stop grants each layer past stop_grace */
+#define STUCK_MS 5000		  /* what a stop grants a layer that is stuck, and all of them past stop_grace */
+#define STUCK_LEAST_MS 500	  /* the same, when the layers before have used it up */
 #define DESCRIPTORS_PER_COMMAND 4 /* its two spool files, its provider's connection, one to spare */
 #define DESCRIPTORS_OTHER 256	  /* store, loops, plugins, log */
 
@@ -49,6 +50,7 @@ struct host {
 	struct executions *executions;
 	struct api *api;
 	bool sessions_run, executions_run;
+	int64_t stop_by_ns;
 	bool dev;
 	char id[IDENT_ID_MAX + 1];
 	char probe[PATH_MAX]; /* this program */
@@ -281,13 +283,22 @@ static const struct {
 
 /* ---- stop ---- */
 
+static int64_t layer_deadline(const struct host *host)
+{
+	int64_t until = clock_after_ms(STUCK_MS), least = clock_after_ms(STUCK_LEAST_MS);
+
+	if (until > host->stop_by_ns)
+		until = host->stop_by_ns;
+	return until > least ? until : least;
+}
+
 static void free_host(struct host *host)
 {
 	api_free(host->api);
 	executions_free(host->executions);
 	sessions_free(host->sessions);
 	if (host->registry)
-		registry_close(host->registry, clock_after_ms(STUCK_MS));
+		registry_close(host->registry, layer_deadline(host));
 	watch_free(host->watch);
 	if (host->blobs)
 		blob_close(host->blobs);
@@ -300,16 +311,15 @@ static void free_host(struct host *host)
 /* False: something is stuck; it was named in the log, and nothing may be freed under it. */
 static bool stop_host(struct host *host)
 {
-	int64_t grace = host->conf->stop_grace_ms;
-
+	host->stop_by_ns = clock_after_ms(host->conf->stop_grace_ms + STUCK_MS);
 	if (host->api)
 		api_refuse(host->api);
 	if (host->executions_run)
-		executions_stop(host->executions, clock_after_ms(grace + STUCK_MS));
-	if (host->api && !api_stop(host->api, clock_after_ms(STUCK_MS)))
+		executions_stop(host->executions, host->stop_by_ns);
+	if (host->api && !api_stop(host->api, layer_deadline(host)))
 		return false;
 	if (host->sessions_run)
-		sessions_stop(host->sessions, clock_after_ms(STUCK_MS));
+		sessions_stop(host->sessions, layer_deadline(host));
 	return true;
 }
 
