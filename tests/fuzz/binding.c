@@ -8,6 +8,7 @@
 
 #include "fuzz.h"
 #include "session/binding.h"
+#include "session/warm.h"
 
 static const struct ident ident = {"ws", "task"};
 static const struct binding_rules rules = {
@@ -146,6 +147,25 @@ static void check_row(struct arena *arena, struct binding *b, int64_t now, uint8
 	binding_due(b, &rules);
 }
 
+static void fuzz_warm(struct arena *arena, const char *doc, size_t len)
+{
+	struct warm_entry entry;
+	struct err err = {0};
+
+	if (warm_decode(arena, "target/0123", doc, len, &entry, &err) != 0) {
+		FUZZ_CHECK(err.code == ERR_CORRUPT && err.msg[0]);
+		return;
+	}
+	FUZZ_CHECK(entry.state > WARM_ABSENT && entry.state < WARM_STATE_COUNT && strcmp(entry.target, "target") == 0);
+	FUZZ_CHECK(entry.intent && entry.pool_key && entry.owner && entry.ref && entry.task && entry.error);
+	FUZZ_PLANTED(entry.ref, strlen(entry.ref));
+	warm_counts(entry.state);
+	warm_is_old(&entry, INT64_C(1700000000000));
+	warm_fits(&entry, entry.pool_key, INT64_C(1700000000000), 30000, 60000);
+	warm_release_failed(&entry, INT64_C(1700000000000), 60000, "why");
+	warm_to_releasing(&entry, INT64_C(1700000000000));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_input in = {data, size};
@@ -156,7 +176,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct binding b;
 	struct err err = {0};
 
-	if (binding_decode(arena, &ident, doc, in.len, &b, &err) == 0)
+	if (event == 'w')
+		fuzz_warm(arena, doc, in.len);
+	else if (binding_decode(arena, &ident, doc, in.len, &b, &err) == 0)
 		check_row(arena, &b, now, event);
 	else
 		FUZZ_CHECK(err.code == ERR_CORRUPT && err.msg[0]);

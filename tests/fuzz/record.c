@@ -29,8 +29,12 @@ static void check_record(struct arena *arena, const struct record *r)
 	FUZZ_CHECK(record_decode(arena, ID, first.ptr, first.len, &again, NULL) == 0);
 	FUZZ_CHECK(record_encode(&again, new_buf(&second), NULL) == 0);
 	FUZZ_CHECK(first.len == second.len && memcmp(first.ptr, second.ptr, first.len) == 0);
-	if (r->target)
-		FUZZ_PLANTED(r->target, strlen(r->target));
+	for (size_t i = 0; i < 4; i++) {
+		const char *texts[] = {r->target, r->reason, r->session_id, r->command.cwd};
+
+		if (texts[i])
+			FUZZ_PLANTED(texts[i], strlen(texts[i]));
+	}
 	buf_fini(&first);
 	buf_fini(&second);
 	buf_fini(&shown);
