@@ -89,6 +89,16 @@ def fuzz(ctx):
             print(out[-6000:], flush=True)
 
 
+def static(ctx):
+    """The checkers' findings, held against tests/static/suppressions.txt: cppcheck; with --full clang-tidy and gcc's analyzer too."""
+    command = ["sh", str(ROOT / "tests" / "static" / "run.sh"), *(["--full"] if ctx.full else [])]
+    code, out, seconds = run(command, ctx.env, 7200)
+    passed, failed = len(re.findall(r"^ok ", out, re.M)), len(re.findall(r"^FAIL ", out, re.M))
+    ctx.tally.add("static", passed, failed or int(code != 0 or not passed))
+    print(out[-12000:], end="", flush=True)
+    print(f"static: {seconds:.0f} s", flush=True)
+
+
 def checks(ctx):
     """Checks of the tree: every check and its self-test (a planted violation must be found) counts."""
     for script in sorted((ROOT / "tests" / "unit").glob("check_*.py")):
@@ -143,6 +153,7 @@ SUITES = [
     ("unit", unit, "unit and component tests (cmocka), hostile plugins included"),
     ("conformance", conformance, "the provider kit over the mock, and over copies of it with planted bugs"),
     ("abi", abi, "layout, headers, exports, baseline, an old plugin on this host and on a later one"),
+    ("static", static, "cppcheck; with --full also clang-tidy and gcc's analyzer"),
     ("fuzz", fuzz, "what fuzzing found worth keeping, fed to every parser of outside bytes"),
     ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
 ]
