@@ -63,7 +63,7 @@ struct row {
 	const char *counted; /* target whose count of sessions this row was part of, or NULL */
 };
 int row_get(struct sessions *s, struct txn *txn, const struct ident *ident, struct row *ret, struct err *err);
-/* The fence of the row's next owner. ERR_CORRUPT: the row's is not smaller, as it cannot have been written by this store. */
+/* The fence of the row's next owner. ERR_CORRUPT: the row's is not smaller, so this store did not write it. */
 int row_next_fence(struct txn *txn, const struct row *row, uint64_t *ret, struct err *err);
 /* Writes (or deletes) the row if it changed, and keeps its target's count of sessions. */
 int row_put(struct sessions *s, struct txn *txn, struct row *row, struct session_effect *ret, struct err *err);

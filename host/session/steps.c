@@ -53,7 +53,8 @@ int row_next_fence(struct txn *txn, const struct row *row, uint64_t *ret, struct
 
 	if (r || row->b.fence < 0 || *ret > (uint64_t)row->b.fence)
 		return r;
-	return err_set(err, ERR_CORRUPT, "binding of task %s: its fence is beyond the store's counter", row->ident.task);
+	return err_set(err, ERR_CORRUPT, "binding of task %s: its fence is beyond the store's counter",
+		       row->ident.task);
 }
 
 static int count_row(struct txn *txn, const char *target, int64_t delta, struct err *err)

@@ -144,9 +144,9 @@ static void set_reason(struct sup_status *status, const char *reason)
 		snprintf(status->reason, sizeof(status->reason), "%s", reason);
 }
 
-/* Who destroys a session moves or removes its directories first. What a command fails of from then on — its shell cannot
- * open the script, its paths are gone, it is killed — is not its own ending. The script itself is not looked for: a
- * command may remove that. */
+/* Who destroys a session moves or removes its directories first. What a command fails of from then on — its shell
+ * cannot open the script, its paths are gone, it is killed — is not its own ending. The script itself is not looked
+ * for: a command may remove that. */
 static bool session_destroyed(const struct sup *s)
 {
 	char path[PATH_MAX];
@@ -189,9 +189,8 @@ static struct sup_status compose(const struct sup *s, const struct fate *fate)
 	if (!fate->cause)
 		set_natural(&status, s);
 	if (!succeeded(&status) && session_destroyed(s))
-		status = (struct sup_status){.kind = BERTH_ENDING_SESSION_LOST,
-					     .survivors = fate->survivors,
-					     .quiescent = fate->quiescent};
+		status = (struct sup_status){
+			.kind = BERTH_ENDING_SESSION_LOST, .survivors = fate->survivors, .quiescent = fate->quiescent};
 	status.duration_ms = (end - s->begin_ns) / MS;
 	for (int i = 0; i < 2; i++) {
 		status.kept[i] = s->out[i].kept;
