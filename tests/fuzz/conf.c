@@ -13,6 +13,8 @@
 #include "conf/conf.h"
 #include "fuzz.h"
 
+#define SECRET "0f1e2d3c4b5a69788796a5b4c3d2e1f001"
+
 static char main_file[4200];
 static int providers = -1;
 
@@ -23,7 +25,7 @@ static void prepare(void)
 	if (providers >= 0)
 		return;
 	fuzz_quiet();
-	setenv("FUZZ_TOKEN", "0f1e2d3c4b5a69788796a5b4c3d2e1f001", 1);
+	setenv("FUZZ_TOKEN", SECRET, 1);
 	snprintf(main_file, sizeof(main_file), "%s/berth.conf", fuzz_folder());
 	FUZZ_CHECK(mkdirat(dir, "providers.d", 0700) == 0);
 	fuzz_write_file(dir, "more.conf", "http : { port = 8081; };\n", 25);
@@ -101,7 +103,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_conf(conf);
 	buf_init(&dump, 1 << 22);
 	conf_dump(conf, &dump);
-	FUZZ_CHECK(!dump.error && !strstr(dump.ptr, "0f1e2d3c4b5a69788796"));
+	/* Unless it was written into the file itself: libFuzzer learns what is looked for. */
+	FUZZ_CHECK(!dump.error && (!strstr(dump.ptr, SECRET) || memmem(data, size, SECRET, strlen(SECRET))));
 	if (!strstr(dump.ptr, "(secret)"))
 		check_again(&dump);
 	buf_fini(&dump);
