@@ -43,16 +43,20 @@ static const struct json_field stray_fields[] = {
 };
 
 #define STR(key, field) {key, JSON_STR, JSON_OMIT, offsetof(struct binding, field)}
-/* Moments, durations and counters: none is ever below 0. */
-#define I64(key, field) {key, JSON_I64, JSON_OMIT, offsetof(struct binding, field), .min = 0, .max = INT64_MAX}
+#define NUM(key, field, most) {key, JSON_I64, JSON_OMIT, offsetof(struct binding, field), .min = 0, .max = (most)}
+/* Moments and durations; the latest may stand for never. */
+#define I64(key, field) NUM(key, field, INT64_MAX)
+/* Room to count on from whatever is read. */
+#define COUNT(key, field) NUM(key, field, INT32_MAX)
+#define SERIAL(key, field) NUM(key, field, INT64_MAX / 2)
 #define ARR(key, kind, field, count, table, type)                                                                   \
 	{key, kind, JSON_OMIT, offsetof(struct binding, field), offsetof(struct binding, count), table, type}
 const struct json_field binding_fields[] = {
 	{"state", JSON_STR, JSON_REQUIRED, offsetof(struct binding, state_word)},
 	STR("cause", cause_word),
 	STR("doom", doom_word),
-	I64("fence", fence),
-	I64("incarnation", incarnation),
+	SERIAL("fence", fence),
+	SERIAL("incarnation", incarnation),
 	STR("target", target),
 	STR("region", region),
 	STR("owner", owner),
@@ -80,11 +84,11 @@ const struct json_field binding_fields[] = {
 	STR("fail_code", fail_code),
 	STR("fail_reason", fail_reason),
 	STR("fail_message", fail_message),
-	I64("fail_fence", fail_fence),
+	SERIAL("fail_fence", fail_fence),
 	I64("fail_until", fail_until_ms),
-	I64("fail_count", fail_count),
+	COUNT("fail_count", fail_count),
 	I64("teardown", teardown_ms),
-	I64("release_tries", release_tries),
+	COUNT("release_tries", release_tries),
 	I64("release_next", release_next_ms),
 	STR("release_error", release_error),
 	I64("updated", updated_ms),

@@ -22,10 +22,12 @@ static const char *const state_words[] = {
 	{                                                                                                              \
 		key, JSON_STR, JSON_OMIT, offsetof(struct warm_entry, field)                                           \
 	}
-#define I64(key, field)                                                                                                \
+#define NUM(key, field, most)                                                                                          \
 	{                                                                                                              \
-		key, JSON_I64, JSON_OMIT, offsetof(struct warm_entry, field)                                           \
+		key, JSON_I64, JSON_OMIT, offsetof(struct warm_entry, field), .min = 0, .max = (most)                  \
 	}
+#define I64(key, field) NUM(key, field, INT64_MAX)
+
 const struct json_field warm_fields[] = {
 	{"state", JSON_STR, JSON_REQUIRED, offsetof(struct warm_entry, state_word)},
 	{"intent", JSON_STR, JSON_REQUIRED, offsetof(struct warm_entry, intent)},
@@ -42,7 +44,7 @@ const struct json_field warm_fields[] = {
 	I64("made", made_ms),
 	STR("task", task),
 	{"used", JSON_BOOL, JSON_OMIT, offsetof(struct warm_entry, used)},
-	I64("tries", tries),
+	NUM("tries", tries, INT32_MAX), /* room to count on */
 	I64("next", next_ms),
 	STR("error", error),
 	{0},
