@@ -292,20 +292,27 @@ static int64_t layer_deadline(const struct host *host)
 	return until > least ? until : least;
 }
 
+/* A plugin that did not come back may still read its options. */
+static struct conf *left_behind;
+
 static void free_host(struct host *host)
 {
+	bool back;
+
 	api_free(host->api);
 	executions_free(host->executions);
 	sessions_free(host->sessions);
-	if (host->registry)
-		registry_close(host->registry, layer_deadline(host));
+	back = !host->registry || registry_close(host->registry, layer_deadline(host));
 	watch_free(host->watch);
 	if (host->blobs)
 		blob_close(host->blobs);
 	seal_free(host->seal);
 	if (host->store)
 		store_close(host->store);
-	conf_free(host->conf);
+	if (back)
+		conf_free(host->conf);
+	else
+		left_behind = host->conf;
 }
 
 /* False: something is stuck; it was named in the log, and nothing may be freed under it. */

@@ -205,12 +205,13 @@ static bool close_plugins(struct plugin_set *set)
 	return all;
 }
 
-void registry_close(struct registry *registry, int64_t deadline_ns)
+bool registry_close(struct registry *registry, int64_t deadline_ns)
 {
 	struct plugin_set *set;
+	bool all;
 
 	if (!registry)
-		return;
+		return true;
 	set = registry->plugins;
 	for (size_t i = 0; i < registry->target_count; i++)
 		if (!close_one(registry->targets[i], deadline_ns))
@@ -220,7 +221,8 @@ void registry_close(struct registry *registry, int64_t deadline_ns)
 	for (size_t i = 0; i < registry->target_count; i++)
 		if (!registry->targets[i]->state->lost)
 			target_free(registry->targets[i]);
-	if (close_plugins(set)) {
+	all = close_plugins(set);
+	if (all) {
 		if (set->watchdog)
 			watchdog_free(set->watchdog);
 #ifdef PLUGIN_GUARD_CALLS
@@ -232,6 +234,7 @@ void registry_close(struct registry *registry, int64_t deadline_ns)
 	}
 	free(registry->targets);
 	free(registry);
+	return all;
 }
 
 struct target *registry_find(const struct registry *registry, const char *name)
