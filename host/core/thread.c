@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns how threads begin and end: named, all signals blocked, small stacks. Any thread starts and joins others.
- * Never leaves a thread unnamed: logs and debuggers tell them apart by that only.
+ * Owns how threads begin and end: named, small stacks, all signals blocked but those of a fault. Any thread starts and
+ * joins others. Never leaves a thread unnamed: logs and debuggers tell them apart by that only.
  */
 #include "core/thread.h"
 
@@ -21,6 +21,10 @@
 #define STACK ((size_t)THREAD_STACK)
 #endif
 
+/* What a thread does to itself. A blocked one that is raised by a fault ends the process without its handler, and so
+ * without a report of the crash. */
+static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP};
+
 struct start {
 	char name[16];
 	void *(*main)(void *);
@@ -36,18 +40,25 @@ static void *thread_main(void *ptr)
 	return start.main(start.arg);
 }
 
-/* A new thread inherits the mask: with all signals blocked here, none can reach it before it blocks them itself. */
+static void fill_but_faults(sigset_t *set)
+{
+	sigfillset(set);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(set, faults[i]);
+}
+
+/* A new thread inherits the mask: with the signals blocked here, none can reach it before it blocks them itself. */
 static int create_blocked(pthread_t *ret, struct start *start)
 {
 	pthread_attr_t attr;
-	sigset_t all, before;
+	sigset_t mask, before;
 	int r;
 
 	if (pthread_attr_init(&attr))
 		return ENOMEM;
 	pthread_attr_setstacksize(&attr, STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	fill_but_faults(&mask);
+	pthread_sigmask(SIG_SETMASK, &mask, &before);
 	r = pthread_create(ret, &attr, thread_main, start);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """G1 to G3: plugins that must not get in, and plugins that misbehave beside one that serves (tests/zoo)."""
 
+import ctypes
 import os
+import pathlib
+import platform
 import re
 import signal
 
@@ -261,4 +264,18 @@ def test_g3_crash_sent_from_outside(make):
     equal(b.wait_dead(), -signal.SIGABRT)
     line = said(b, "berthd: crash: ")
     check(re.fullmatch(r"berthd: crash: SIGABRT sent by process [0-9]+, instruction 0x[0-9a-f]+ outside the plugins, "
+                       r"on a thread that is in no plugin's call", line), line)
+
+
+def test_g3_crash_on_a_thread_of_the_host(make):
+    """One that never was in a plugin is reported like all others."""
+    without_sanitizers()
+    b = make().start()
+    pid = b.proc.pid
+    threads = {pathlib.Path(f"/proc/{pid}/task/{t}/comm").read_text().strip(): int(t) for t in os.listdir(f"/proc/{pid}/task")}
+    tgkill = {"x86_64": 234, "aarch64": 131}[platform.machine()]
+    equal(ctypes.CDLL(None).syscall(tgkill, pid, threads["keeper"], signal.SIGSEGV), 0, "tgkill")
+    equal(b.wait_dead(), -signal.SIGSEGV)
+    line = said(b, "berthd: crash: ")
+    check(re.fullmatch(r"berthd: crash: SIGSEGV sent by process [0-9]+, instruction 0x[0-9a-f]+ outside the plugins, "
                        r"on a thread that is in no plugin's call", line), line)

@@ -29,6 +29,8 @@ static void *look(void *arg)
 	return NULL;
 }
 
+static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP};
+
 static void test_a_thread_is_named_masked_and_small(void **state)
 {
 	struct seen seen = {0};
@@ -42,6 +44,9 @@ static void test_a_thread_is_named_masked_and_small(void **state)
 	assert_string_equal(seen.name, "a-name-longer-t");
 	assert_int_equal(sigismember(&seen.mask, SIGTERM), 1);
 	assert_int_equal(sigismember(&seen.mask, SIGUSR1), 1);
+	/* What a thread does to itself reaches the handler that reports it. */
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		assert_int_equal(sigismember(&seen.mask, faults[i]), 0);
 	assert_true(seen.stack >= THREAD_STACK && seen.stack <= 8 * THREAD_STACK);
 	pthread_sigmask(SIG_SETMASK, NULL, &after);
 	assert_int_equal(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
