@@ -112,6 +112,16 @@ static enum next ended(struct run *run, const struct attempt *a)
 	return finish_run(run, &f);
 }
 
+static bool was_stopped(struct run *run)
+{
+	bool stopped;
+
+	lock_take(&run->e->lock);
+	stopped = run->cancel || run->lost[0];
+	lock_drop(&run->e->lock);
+	return stopped;
+}
+
 static enum next session_lost(struct run *run, const struct attempt *a)
 {
 	struct record_ending ending = {.kind = "session_lost"};
@@ -121,7 +131,7 @@ static enum next session_lost(struct run *run, const struct attempt *a)
 			   .ending = &ending,
 			   .end.lost = true};
 
-	if (call_unwanted(run) && (run->cancel || run->lost[0])) {
+	if (was_stopped(run)) {
 		f.event = EVENT_CANCELLED;
 		ending.kind = "cancelled";
 		explain_stop(run, &f, &ending);
@@ -147,13 +157,9 @@ static enum next held_back(struct run *run)
 {
 	struct record_ending ending = {.kind = "cancelled"};
 	struct finish f = {.event = EVENT_CANCELLED, .ending = &ending, .end.proven = true};
-	bool stopping;
 
-	lock_take(&run->e->lock);
-	stopping = !run->cancel && !run->lost[0];
-	lock_drop(&run->e->lock);
-	if (stopping)
-		return NEXT_LEAVE;
+	if (!was_stopped(run))
+		return NEXT_LEAVE; /* the process stops */
 	explain_stop(run, &f, &ending);
 	return finish_run(run, &f);
 }
@@ -206,8 +212,8 @@ static int restart(struct run *run, struct err *err)
 	return 0;
 }
 
-/* Between two calls of one kind; false when the session was lost meanwhile. */
-static bool wait_between(struct run *run, unsigned tries)
+/* Between two calls of one kind; false when the session was lost meanwhile. *ret_detaching: the process leaves it. */
+static bool wait_between(struct run *run, unsigned tries, bool *ret_detaching)
 {
 	struct executions *e = run->e;
 	int64_t until = clock_after_ms(tries ? backoff_ms(tries) : 0);
@@ -217,6 +223,7 @@ static bool wait_between(struct run *run, unsigned tries)
 	while (!e->detaching && !run->lost[0] && cond_wait_until(&e->changed, &e->lock, until))
 		;
 	go = !run->lost[0];
+	*ret_detaching = e->detaching;
 	lock_drop(&e->lock);
 	return go;
 }
@@ -224,7 +231,9 @@ static bool wait_between(struct run *run, unsigned tries)
 /* Before another reattach; false when there is none to be made. */
 static bool wait_before_reattach(struct run *run)
 {
-	return wait_between(run, run->tries++) && (run->e->detaching || budget_left(run));
+	bool detaching;
+
+	return wait_between(run, run->tries++, &detaching) && (detaching || budget_left(run));
 }
 
 static int prepare(struct run *run, struct inputs *in, struct err *err)
@@ -251,10 +260,12 @@ static enum next unprepared(struct run *run, const struct err *err)
  * process sent is no start of this one. */
 static bool may_restart(struct run *run)
 {
+	bool detaching;
+
 	if (run->resume)
 		return true;
 	return ++run->restarts < run->e->config.conf->max_deliveries && steps_now(run->e) < run->facts.expires_ms &&
-	       wait_between(run, run->restarts - 1);
+	       wait_between(run, run->restarts - 1, &detaching);
 }
 
 static enum next not_started(struct run *run)

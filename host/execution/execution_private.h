@@ -119,28 +119,33 @@ struct run {
 };
 
 struct executions {
+	/* Constant once made; what they point to has locks of its own. */
 	struct executions_config config;
 	struct spool *spool;
 	struct pool *pool;
-	unsigned runner_concurrency, task_concurrency, queue_max;
+	unsigned task_concurrency;
+	_Atomic bool dead; /* freed without a stop: nothing is written any more, as if the process had died */
+
+	/* One thread's: the main thread's, before it has others and after; between, the GC's. */
+	bool stopped;	   /* executions_stop is through */
+	bool reconciled;   /* every open record was looked for once */
+	uint64_t last_seq; /* of the request stream, as read */
 
 	struct lock lock;
 	struct cond changed; /* a worker came back, a wait should end */
-	struct map *runs;    /* id -> run */
-	struct map *tasks;   /* key -> run_task */
+	/* Under the lock. */
+	struct map *runs;  /* id -> run */
+	struct map *tasks; /* key -> run_task */
 	struct run_task *ring;
+	unsigned runner_concurrency, queue_max;
 	unsigned busy;	  /* runs that workers have */
 	unsigned waiting; /* ready or parked runs */
 	unsigned parked;
 	unsigned armed;	  /* waiters that the watch has or is firing */
 	uint64_t defects; /* illegal transitions that were tried */
 	bool started, stopping;
-	bool detaching;	   /* running commands are left alone from now on */
-	bool stopped;	   /* executions_stop is through; the main thread's */
-	bool give_up;	   /* the time to stop is over: no more tries */
-	bool reconciled;   /* every open record was looked for once */
-	uint64_t last_seq; /* of the request stream, as read */
-	_Atomic bool dead; /* freed without a stop: nothing is written any more, as if the process had died */
+	bool detaching; /* running commands are left alone from now on */
+	bool give_up;	/* the time to stop is over: no more tries */
 };
 
 /* What a worker does with a run after working on it. */

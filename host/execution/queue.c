@@ -264,11 +264,12 @@ int queue_add(struct executions *e, const struct ident *ident, const char *id, b
 void queue_end(struct run *run)
 {
 	struct executions *e = run->e;
-	struct run_task *task = run->task;
+	struct run_task *task;
 
 	queue_deaf(run);
 	lock_take(&e->lock);
 	assert(run->state == RUN_OWNED);
+	task = run->task;
 	set_state(run, RUN_ENDED);
 	map_remove(e->runs, run->id);
 	drop_slot(run);
@@ -304,7 +305,6 @@ void queue_ready(struct run *run)
 
 void queue_submit(struct run *run)
 {
-	assert(run->slot);
 	if (pool_submit(run->e->pool, runner_main, run) == 0)
 		return;
 	queue_ready(run); /* the pool stops: it stays in line for the next process */

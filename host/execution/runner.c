@@ -85,6 +85,18 @@ void sweep_expire(struct run *run)
 
 /* ---- life ---- */
 
+static void executions_destroy(struct executions *e)
+{
+	if (e->pool)
+		pool_free(e->pool);
+	map_free(e->runs);
+	map_free(e->tasks);
+	spool_free(e->spool);
+	cond_fini(&e->changed);
+	lock_fini(&e->lock);
+	free(e);
+}
+
 int executions_new(const struct executions_config *config, struct executions **ret, struct err *err)
 {
 	const struct conf *conf = config->conf;
@@ -106,7 +118,7 @@ int executions_new(const struct executions_config *config, struct executions **r
 	if (rc == 0 && (!e->runs || !e->tasks || !e->pool))
 		rc = err_set(err, ERR_NOMEM, "no memory for the executions");
 	if (rc) {
-		executions_free(e);
+		executions_destroy(e);
 		return rc;
 	}
 	sessions_hook(config->sessions, &(struct session_hooks){.execution_open = recover_is_open,
@@ -237,28 +249,29 @@ static void die(struct executions *e)
 	(void)pool_stop(e->pool, INT64_MAX);
 }
 
+/* A worker that never came back uses its run and e: then nothing of it may go. */
+static bool wait_unused(struct executions *e)
+{
+	size_t left;
+
+	lock_take(&e->lock);
+	left = e->runs ? map_count(e->runs) : 0;
+	while (left == 0 && e->armed > 0)
+		cond_wait_until(&e->changed, &e->lock, INT64_MAX);
+	lock_drop(&e->lock);
+	if (left > 0)
+		log_error("executions are left to a worker that does not return", KI("count", left));
+	return left == 0;
+}
+
 void executions_free(struct executions *e)
 {
 	if (!e)
 		return;
-	if (e->pool && !e->stopped && e->runs && e->tasks)
+	if (!e->stopped)
 		die(e);
-	if (e->runs && map_count(e->runs) > 0) {
-		log_error("executions are left to a worker that does not return", KI("count", map_count(e->runs)));
-		return; /* its memory is in use */
-	}
-	lock_take(&e->lock);
-	while (e->armed > 0)
-		cond_wait_until(&e->changed, &e->lock, INT64_MAX);
-	lock_drop(&e->lock);
-	if (e->pool)
-		pool_free(e->pool);
-	map_free(e->runs);
-	map_free(e->tasks);
-	spool_free(e->spool);
-	cond_fini(&e->changed);
-	lock_fini(&e->lock);
-	free(e);
+	if (wait_unused(e))
+		executions_destroy(e);
 }
 
 void executions_stat(struct executions *e, struct executions_stat *ret)

@@ -204,16 +204,17 @@ static void answer_waiters(struct sessions *s)
 	buf_fini(&keys);
 }
 
-static bool wait_for_jobs(struct sessions *s, int64_t deadline_ns)
+/* How many are left at the deadline. */
+static size_t wait_for_jobs(struct sessions *s, int64_t deadline_ns)
 {
-	bool none;
+	size_t left;
 
 	lock_take(&s->lock);
 	while (s->jobs && cond_wait_until(&s->changed, &s->lock, deadline_ns))
 		continue;
-	none = s->jobs == 0;
+	left = s->jobs;
 	lock_drop(&s->lock);
-	return none;
+	return left;
 }
 
 static bool cancel_local(const char *key, void *value, void *arg)
@@ -257,6 +258,7 @@ static void stop_thread(struct sessions *s, pthread_t thread, bool *runs, bool *
 void sessions_stop(struct sessions *s, int64_t deadline_ns)
 {
 	int64_t last_ns;
+	size_t left;
 
 	atomic_store(&s->stopping, true);
 	answer_waiters(s);
@@ -265,11 +267,12 @@ void sessions_stop(struct sessions *s, int64_t deadline_ns)
 	lock_take(&s->lock);
 	map_each(s->tasks, cancel_background, NULL);
 	lock_drop(&s->lock);
-	if (!wait_for_jobs(s, deadline_ns)) {
+	if (wait_for_jobs(s, deadline_ns)) {
 		cancel_jobs(s);
 		last_ns = binding_max(deadline_ns, clock_after_ms(STOP_SLACK_MS));
-		if (!wait_for_jobs(s, last_ns))
-			log_error("work on sessions did not end", KI("jobs", (int64_t)s->jobs));
+		left = wait_for_jobs(s, last_ns);
+		if (left)
+			log_error("work on sessions did not end", KI("jobs", (int64_t)left));
 	}
 	pool_stop(s->provisioners, last_ns);
 	pool_stop(s->workers, last_ns);
@@ -277,15 +280,8 @@ void sessions_stop(struct sessions *s, int64_t deadline_ns)
 		    "keeper");
 }
 
-void sessions_free(struct sessions *s)
+static void sessions_destroy(struct sessions *s)
 {
-	if (!s)
-		return;
-	if (s->keeper_runs || s->gc_runs || s->jobs) {
-		/* A thread that did not end still uses it. */
-		log_error("sessions are left as they are: a thread still runs");
-		return;
-	}
 	pool_free(s->provisioners);
 	pool_free(s->workers);
 	map_free(s->tasks);
@@ -298,6 +294,17 @@ void sessions_free(struct sessions *s)
 	lock_fini(&s->lock);
 	s->magic = 0;
 	free(s);
+}
+
+void sessions_free(struct sessions *s)
+{
+	if (!s)
+		return;
+	/* A thread that did not end still uses it. */
+	if (s->keeper_runs || s->gc_runs || wait_for_jobs(s, clock_boot_ns()))
+		log_error("sessions are left as they are: a thread still runs");
+	else
+		sessions_destroy(s);
 }
 
 /* ---- accessors ---- */

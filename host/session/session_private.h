@@ -36,14 +36,14 @@ struct sessions {
 	int64_t started_ms; /* store time; what another process of an exclusive store sent, it sent before */
 	_Atomic bool stopping;        /* nothing new begins */
 	_Atomic int64_t confirmed_ns; /* when the last heartbeat that the store took was sent */
+	struct warm_pool *pools;      /* one per target; what is in them is guarded */
 	struct lock lock;
 	struct cond keeper_wake, gc_wake, changed; /* changed: a job ended, or a callback returned */
-	/* Below: under lock. */
+	/* Under the lock. */
 	struct map *tasks; /* key of the row -> struct local */
 	uint64_t serial;
 	pthread_t teller; /* runs the callbacks of lost holds; while one is firing */
 	size_t jobs;
-	struct warm_pool *pools; /* one per target */
 	int64_t gc_at_ns; /* look again then, even without a kick */
 	bool gc_kicked, gc_stop, keeper_kicked, keeper_stop;
 };
@@ -131,8 +131,9 @@ struct job {
 	void (*run)(struct job *job);
 	int64_t fence, incarnation;
 	struct cond wake;
-	struct call *call; /* under sessions.lock */
-	bool cancelled;    /* likewise: the row was lost or torn down, or the host stops */
+	/* Under sessions.lock. */
+	struct call *call;
+	bool cancelled; /* the row was lost or torn down, or the host stops */
 	/* The job's own thread only. */
 	struct arena *arena;
 	struct binding row; /* as last read */
