@@ -183,7 +183,7 @@ static int adopt_row(struct sessions *s, struct txn *txn, struct row *row, void 
 	adopt->adopted = false;
 	if (row->existed)
 		return 0; /* somebody came for it, or knows better */
-	r = txn_next(txn, &found.fence, err);
+	r = row_next_fence(txn, row, &found.fence, err);
 	if (r == 0)
 		r = txn_next(txn, &found.incarnation, err);
 	if (r == 0)
@@ -209,6 +209,12 @@ static int adopt_one(struct job *job, const struct made *made, const struct iden
 	r = made_seal(job, made, &adopt.session, err);
 	if (r == 0)
 		r = row_update(job->s, ident, adopt_row, &adopt, err);
+	if (r == ERR_CORRUPT) {
+		log_error("a session cannot be adopted: its task's row is damaged", KS("task", job->key),
+			  KS("ref", made->ref), KS("error", err->msg));
+		err_clear(err);
+		return 0;
+	}
 	*count += r == 0 && adopt.adopted;
 	return r;
 }

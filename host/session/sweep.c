@@ -148,9 +148,8 @@ static int row_names(struct txn *txn, const struct ident *ident, const struct ma
 	if (*ret)
 		return 0;
 	r = binding_decode(txn_arena(txn), ident, stored.doc, stored.doc_len, &b, err);
-	if (r == 0)
-		*ret = binding_names(&b, made->ref, made->intent);
-	return r;
+	*ret = r == ERR_CORRUPT || (r == 0 && binding_names(&b, made->ref, made->intent));
+	return r == ERR_CORRUPT ? 0 : r; /* what it names cannot be read: its task's sessions are left alone */
 }
 
 /* Entries are named by their token; what carries none of ours, by its ref. */
@@ -228,7 +227,7 @@ static int claim_row(struct sessions *s, struct txn *txn, struct row *row, void 
 	claim->claimed = false;
 	if (r || named)
 		return r;
-	r = txn_next(txn, &found.fence, err);
+	r = row_next_fence(txn, row, &found.fence, err);
 	if (r == 0)
 		r = txn_next(txn, &found.incarnation, err);
 	if (r == 0)
@@ -302,6 +301,13 @@ static int claim_one(struct job *job, const struct made *made, struct err *err)
 	r = made_seal(job, made, &claim.session, err);
 	if (r == 0)
 		r = task ? row_update(job->s, &ident, claim_row, &claim, err) : claim_nameless(&claim, err);
+	if (r == ERR_CORRUPT) {
+		log_error("a session that nobody knows cannot be claimed: its task's row is damaged",
+			  KS("target", job->target->conf->name), KS("ref", made->ref), KS("task", task ? job->key : ""),
+			  KS("error", err->msg));
+		err_clear(err);
+		return 0; /* the others are not its matter */
+	}
 	if (r == 0 && claim.claimed) {
 		log_warn("a session that nobody knows will be deleted", KS("target", job->target->conf->name),
 			 KS("ref", made->ref), KS("task", task ? job->key : ""));

@@ -207,6 +207,55 @@ static void nothing_but_orphans_is_swept_and_only_after_recover(void **state)
 	assert_true(world_says(&w, "mine", "\"state\":\"live\""));
 }
 
+struct damage {
+	const char *key;
+	bool whole; /* not to be read at all; else its fence is one that this store never gave */
+};
+
+static int damage_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct damage *damage = arg;
+	struct store_row row;
+	char doc[4096];
+	char *fence, *rest;
+	int r = txn_get(txn, STORE_TASK, damage->key, &row, err);
+
+	if (r || !row.doc || row.doc_len + 32 > sizeof(doc))
+		return ERR_NOT_FOUND;
+	memcpy(doc, row.doc, row.doc_len);
+	doc[row.doc_len] = '\0';
+	fence = strstr(doc, "\"fence\":");
+	if (!fence)
+		return ERR_NOT_FOUND;
+	rest = strdup(fence + 8 + strspn(fence + 8, "0123456789"));
+	snprintf(fence + 8, sizeof(doc) - (size_t)(fence + 8 - doc), "9000000000000000000%s", rest);
+	free(rest);
+	row.doc = doc;
+	row.doc_len = damage->whole ? 5 : strlen(doc);
+	return txn_put(txn, STORE_TASK, &row, err);
+}
+
+static void a_damaged_row_stops_the_sweep_of_its_own_task_only(void **state)
+{
+	struct err err = {0};
+
+	(void)state;
+	w.conf.scheduling_ms = w.conf.starting_ms = 500;
+	world_up(&w);
+	use("beyond");
+	use("unreadable");
+	tear_down("beyond");
+	tear_down("unreadable");
+	assert_int_equal(store_update(w.store, damage_step, &(struct damage){"ws/beyond", false}, &err), 0);
+	assert_int_equal(store_update(w.store, damage_step, &(struct damage){"ws/unreadable", true}, &err), 0);
+	world_plant(&w, "beyond", "mock-00000000000000aa", "someone", 0);
+	world_plant(&w, "unreadable", "mock-00000000000000bb", "someone", 0);
+	world_plant(&w, "nobody", "mock-00000000000000cc", "someone", 0);
+	assert_int_equal(session_recover(w.s, &err), 0);
+	assert_true(world_until(&w, "nobody", "\"state\":\"gone\""));
+	assert_int_equal(world_sessions(&w, NULL), 2);
+}
+
 static void q2_a_lost_store_adopts_what_is_there(void **state)
 {
 	static const char *const ends[] = {"", "-wal", "-shm"};
@@ -306,6 +355,7 @@ int main(int argc, char **argv)
 		TEST(l6_a_used_session_never_returns_to_a_pool_of_one),
 		TEST(an_adoption_gives_the_reservation_back),
 		TEST(nothing_but_orphans_is_swept_and_only_after_recover),
+		TEST(a_damaged_row_stops_the_sweep_of_its_own_task_only),
 		TEST(q2_a_lost_store_adopts_what_is_there),
 		TEST(killed_at_every_step_of_a_pool),
 	};
