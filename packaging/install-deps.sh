@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs the distribution's packages that Berth is built with, and with an argument also what its tests ("tests"), the
-# fuzzers ("fuzz") or the static checks ("static") need. Asks nothing; does nothing when all are there.
+# fuzzers ("fuzz"), the static checks ("static") or the benches ("bench") need. Asks nothing; does nothing when all are there.
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libcurl4-openssl-dev libjson-c-dev libhiredis-dev
@@ -11,11 +11,13 @@ abigail-tools clang"
 
 fuzz="clang-14 libclang-rt-14-dev llvm-14"
 static="cppcheck clang-tidy-14 python3"
+bench="python3 curl wrk nginx-light"
 
 case "${1:-}" in
 tests) packages="$build $tests" ;;
 fuzz) packages="$build $fuzz" ;;
 static) packages="$build $static" ;;
+bench) packages="$build $bench" ;;
 *) packages=$build ;;
 esac
 
