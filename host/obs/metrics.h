@@ -53,6 +53,10 @@
 	X(STORE_FAILURES, COUNTER, "berth_store_failures_total", "groups", NONE, NONE, "Commits that failed.")         \
 	X(STORE_COMMIT_SECONDS, HISTOGRAM, "berth_store_commit_duration_seconds", "seconds", NONE, NONE,               \
 	  "Time until a commit was durable.")                                                                          \
+	X(STORE_ROUND_TRIPS, COUNTER, "berth_store_round_trips_total", "exchanges", NONE, NONE,                        \
+	  "Exchanges with Redis; 0 with SQLite.")                                                                      \
+	X(STORE_CONFLICTS, COUNTER, "berth_store_conflicts_total", "steps", NONE, NONE,                                \
+	  "Steps that were run again because a row had changed meanwhile; 0 with SQLite.")                             \
 	X(STORE_HEALTHY, GAUGE, "berth_store_healthy", "flag", NONE, NONE, "1 when the store takes writes.")           \
 	X(TARGET_DEGRADED, GAUGE, "berth_target_degraded", "flag", TARGET, NONE, "1 when a target is degraded.")       \
 	X(TARGET_RUNNING, GAUGE, "berth_target_calls_running", "calls", TARGET, NONE, "Provider calls under way.")     \

@@ -79,6 +79,7 @@ struct store_ops {
 	int (*now)(struct store *store, int64_t *ret_ms, struct err *err);
 	bool (*healthy)(struct store *store, struct err *err);
 	void (*close)(struct store *store); /* frees the store */
+	int64_t (*hold_ms)(struct store *store); /* NULL: never holds */
 	/* Absent: ret_row->doc NULL and *ret_rev 0. */
 	int (*get)(struct txn *txn, enum store_table table, const char *key, struct store_row *ret_row,
 		   int64_t *ret_rev, struct err *err);

@@ -93,6 +93,12 @@ bool store_healthy(struct store *store, struct err *err)
 	return store->ops->healthy(store, err);
 }
 
+int64_t store_hold_ms(struct store *store)
+{
+	assert(store->magic == STORE_MAGIC);
+	return store->ops->hold_ms != NULL ? store->ops->hold_ms(store) : 0;
+}
+
 void store_close(struct store *store)
 {
 	if (store == NULL)

@@ -4,11 +4,12 @@
  *
  * A step is a function that reads rows, decides, and writes rows; the store runs it as one atomic, durable unit. The decision
  * logic (bindings, executions, queue) is written once, in C, as steps; a store only has to get, scan and apply. SQLite runs
- * steps one after another on its writer thread and commits groups of them; Redis will run them optimistically and apply the
+ * steps one after another on its writer thread and commits groups of them; Redis runs them optimistically and applies the
  * buffered writes with one script that checks the revision of every row the step read. Hence the rules for a step:
  *   - pure but for its txn and its own argument: no locks, no waiting, no logging, no random; it may run again from the
  *     start, so it resets its results first;
- *   - quick: it runs on the writer's thread;
+ *   - quick: it runs on the writer's thread, or holds a connection;
+ *   - it may see rows of different moments, and is run again then: no assertions on what rows say together;
  *   - a row found by a scan is only a candidate: get it again before deciding (scans are not checked for conflicts);
  *   - returning an error drops all it wrote.
  * Rows and strings handed to a step live until it returns. See docs/decisions.md, "Steps instead of one script per operation".
@@ -123,6 +124,9 @@ bool store_is_new(const struct store *store);    /* this open made it */
 /* True for SQLite: this process is the only one, so claims and operations of former processes are dead at once. */
 bool store_is_exclusive(const struct store *store);
 bool store_healthy(struct store *store, struct err *err);
+/* For how long nobody may reclaim, take over or sweep: the store was away or its clock jumped, so what looks dead may only
+ * have been unable to say that it lives. 0: go on. */
+int64_t store_hold_ms(struct store *store);
 
 struct store_config {
 	const char *path;
@@ -133,6 +137,28 @@ struct store_config {
 /* Locks the database (ERR_CONFIG: "… is in use by berthd pid N"), checks deployment and schema, migrates after a backup copy, opens
  * or makes it. An unreadable or foreign database is refused with a sentence, never overwritten. */
 int store_open_sqlite(const struct store_config *config, struct store **ret, struct err *err);
+
+#define STORE_REDIS_PREFIX "agentarea:sandbox"
+#define STORE_REDIS_REQUESTS "agentarea.sandbox.execution.requests"
+#define STORE_REDIS_EVENTS "agentarea.sandbox.execution.events"
+#define STORE_REDIS_DEAD "agentarea.sandbox.execution.dead"
+#define STORE_REDIS_GROUP "agentarea-sandbox-runners"
+
+/* Strings that are NULL or empty mean the names above. */
+struct store_redis_config {
+	const char *url; /* see redis/redis.h; holds a password */
+	const char *deployment;
+	const char *host_id;
+	const char *prefix; /* of all keys but the streams' */
+	const char *request_stream, *event_stream, *dead_stream, *group;
+	unsigned connections; /* most at once, default 16 */
+	unsigned min_acks;    /* replicas that must have a change before it counts */
+	int64_t ack_wait_ms;  /* for so long they are waited for, default 1 s */
+	int64_t hold_ms;      /* of store_hold_ms: 2 x operation_ttl, default 60 s */
+	bool is_volatile;     /* take a Redis that may lose the state */
+};
+/* Refuses, with a sentence, a Redis that may lose state, a Cluster, a sentinel, another deployment's keys, a newer schema. */
+int store_open_redis(const struct store_redis_config *config, struct store **ret, struct err *err);
 void store_close(struct store *store);
 
 /* What an implementation provides; see store/store.c for how steps are run on top. */

@@ -1,0 +1,84 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- The beginning of every script. KEYS[1] is the prefix of all keys, ARGV[1] the id of the store that the caller knows.
+-- Every answer begins with: a word, Redis' time in microseconds, offset and quiet of the clock, the last revision.
+-- Numbers are doubles here: what may pass 2^53 stays text.
+local P, ID = KEYS[1], ARGV[1]
+local at = redis.call('TIME')
+local own = redis.call('HMGET', P .. ':store', 'id', 'offset', 'quiet', 'rev')
+
+local function text(number)
+	return string.format('%.0f', number)
+end
+
+local function answer(word, rev)
+	return { word, at[1] .. string.format('%06d', at[2]), own[2] or '0', own[3] or '0', rev or own[4] or '0' }
+end
+
+-- Milliseconds on the store's clock.
+local function now()
+	return tonumber(at[1]) * 1000 + math.floor(tonumber(at[2]) / 1000) + tonumber(own[2] or '0')
+end
+
+-- A stored row: "<rev> <due> <bytes of group> <group><doc>".
+local function split(row)
+	local rev, due, len, from = string.match(row, '^(%d+) (%d+) (%d+) ()')
+	return rev, due, string.sub(row, from, from + len - 1)
+end
+
+-- An entry's id and its place in the index of its subject, which sorts as the ids do.
+local function id_parts(id)
+	local ms, n = string.match(id, '^(%d+)-(%d+)$')
+	return tonumber(ms), tonumber(n)
+end
+
+local function member_of(id)
+	return string.format('%015.0f-%07.0f', id_parts(id))
+end
+
+local function field_of(fields, name)
+	for i = 1, #fields, 2 do
+		if fields[i] == name then
+			return fields[i + 1]
+		end
+	end
+	return false
+end
+
+-- The subject that an entry was appended under: a field of its own, or what its document says.
+local function subject_of(fields)
+	local subject = field_of(fields, 'subject')
+	if subject then
+		return subject
+	end
+	local good, doc = pcall(cjson.decode, field_of(fields, 'event') or '')
+	return good and type(doc) == 'table' and type(doc.subject) == 'string' and doc.subject or ''
+end
+
+-- The first id that some group of the stream still needs, as two numbers; nil when no group needs any.
+local function needed_from(stream)
+	local groups = redis.pcall('XINFO', 'GROUPS', stream)
+	local least_ms, least_n
+	if groups.err then
+		return nil
+	end
+	for _, group in ipairs(groups) do
+		local ms, n = id_parts(field_of(group, 'last-delivered-id'))
+		n = n + 1
+		if field_of(group, 'pending') > 0 then
+			ms, n = id_parts(redis.call('XPENDING', stream, field_of(group, 'name'))[2])
+		end
+		if not least_ms or ms < least_ms or (ms == least_ms and n < least_n) then
+			least_ms, least_n = ms, n
+		end
+	end
+	return least_ms, least_n
+end
+
+local function is_needed(id, least_ms, least_n)
+	local ms, n = id_parts(id)
+	return least_ms ~= nil and (ms > least_ms or (ms == least_ms and n >= least_n))
+end
+
+if own[1] ~= ID then
+	return answer('LOST')
+end

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and closing: what Redis must be, whose store it holds, whether it is a new one. Entered by the thread that
+ * starts and stops the daemon. It must never take over another deployment's keys.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/ident.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "store/redis/redis.h"
+
+#define CONNECTIONS 16
+#define CACHE_BYTES (16 * LIMIT_MIB)
+#define ACK_WAIT_MS 1000
+#define HOLD_MS 60000
+
+static void redis_close(struct store *base);
+
+static int redis_now(struct store *base, int64_t *ret_ms, struct err *err)
+{
+	(void)err;
+	*ret_ms = guard_now(redis_of(base));
+	return 0;
+}
+
+const struct store_ops redis_ops = {
+	.name = "redis",
+	.exclusive = false,
+	.update = step_update,
+	.view = step_view,
+	.now = redis_now,
+	.healthy = pool_healthy,
+	.close = redis_close,
+	.hold_ms = guard_hold_ms,
+	.get = redis_get,
+	.scan_due = redis_scan_due,
+	.scan = redis_scan,
+	.read_stream = redis_read_stream,
+	.find_trim = redis_find_trim,
+	.count_get = redis_count,
+	.next = redis_next,
+};
+
+/* ---- the store's own rows ---- */
+
+enum { OPEN_ID, OPEN_DEPLOYMENT, OPEN_SCHEMA, OPEN_COUNT = 9 };
+
+static int judge_owner(struct redis_store *store, const redisReply *reply, struct err *err)
+{
+	const char *owner, *schema;
+
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OPEN_COUNT || reply->element[OPEN_ID]->str == NULL ||
+	    reply->element[OPEN_DEPLOYMENT]->str == NULL || reply->element[OPEN_SCHEMA]->str == NULL ||
+	    reply->element[OPEN_ID]->len != 32)
+		return err_set(err, ERR_CONFIG, "the key %.64s:store in Redis is not a store of Berth, or is damaged",
+			       store->prefix);
+	owner = reply->element[OPEN_DEPLOYMENT]->str;
+	schema = reply->element[OPEN_SCHEMA]->str;
+	if (strcmp(owner, store->deployment) != 0)
+		return err_set(err, ERR_CONFIG,
+			       "the keys %.64s:* in Redis belong to the deployment \"%.64s\", not to \"%.64s\"; give "
+			       "this one another redis.prefix",
+			       store->prefix, owner, store->deployment);
+	if (strtol(schema, NULL, 10) > REDIS_SCHEMA)
+		return err_set(err, ERR_CONFIG,
+			       "the state in Redis was made by a newer berthd (schema %.16s, this one knows %d)",
+			       schema, REDIS_SCHEMA);
+	return 0;
+}
+
+static int open_rows(struct rconn *conn, struct err *err)
+{
+	struct redis_store *store = conn->store;
+	struct wire_args args = {0};
+	char id[IDENT_ID_MAX + 1], schema[16];
+	redisReply *reply = NULL;
+	int64_t sent_ns = clock_boot_ns();
+	int rc;
+
+	ident_random(id, "", 32);
+	snprintf(schema, sizeof(schema), "%d", REDIS_SCHEMA);
+	wire_text(&args, id);
+	wire_text(&args, store->deployment);
+	wire_text(&args, schema);
+	wire_text(&args, store->streams[STREAM_REQUESTS]);
+	wire_text(&args, store->group);
+	wire_text(&args, store->boot_id);
+	rc = args.error != 0 ? err_set(err, ERR_NOMEM, "no memory to talk to Redis")
+			     : script_once(conn, SCRIPT_open, &args, &reply, err);
+	wire_fini(&args);
+	if (rc == 0)
+		rc = judge_owner(store, reply, err);
+	if (rc == 0)
+		rc = guard_start(conn, reply, sent_ns, clock_boot_ns(), err);
+	if (rc == 0) {
+		memcpy(store->base.id, reply->element[OPEN_ID]->str, sizeof(store->base.id));
+		store->base.is_new = strcmp(store->base.id, id) == 0;
+	}
+	freeReplyObject(reply);
+	return rc;
+}
+
+static int open_first(struct redis_store *store, struct err *err)
+{
+	struct rconn *conn = pool_take(store);
+	struct redis_info info;
+	int rc;
+
+	if (conn == NULL)
+		return err_set(err, ERR_NOMEM, "no memory for the store");
+	rc = wire_connect(conn, &info, err);
+	if (rc == 0)
+		rc = info_check(store, &info, err);
+	if (rc == 0)
+		rc = script_load(conn, err);
+	if (rc == 0)
+		rc = open_rows(conn, err);
+	if (rc == 0) {
+		memcpy(conn->run_id, info.run_id, sizeof(conn->run_id));
+		rc = guard_seen(conn, err);
+	}
+	if (rc == WIRE_BROKEN)
+		rc = err->code = ERR_STORE;
+	if (rc == 0)
+		log_info("the state store is open", KS("redis", info.version), KS("prefix", store->prefix),
+			 KS("store", store->base.id));
+	pool_give(conn);
+	return rc;
+}
+
+/* ---- the store ---- */
+
+static const char * or (const char *text, const char *fallback)
+{
+	return text != NULL && *text != '\0' ? text : fallback;
+}
+
+static bool copy_names(struct redis_store *store, const struct store_redis_config *config)
+{
+	char once[IDENT_ID_MAX + 1];
+	size_t i;
+	bool all = true;
+
+	/* Numbers of applications begin anew with each opening. */
+	ident_random(once, "", 12);
+	if (asprintf(&store->applier, "%s-%s", config->host_id, once) < 0)
+		store->applier = NULL;
+	store->prefix = strdup(or (config->prefix, STORE_REDIS_PREFIX));
+	store->deployment = strdup(config->deployment);
+	store->group = strdup(or (config->group, STORE_REDIS_GROUP));
+	store->streams[STREAM_REQUESTS] = strdup(or (config->request_stream, STORE_REDIS_REQUESTS));
+	store->streams[STREAM_EVENTS] = strdup(or (config->event_stream, STORE_REDIS_EVENTS));
+	store->streams[STREAM_DEAD] = strdup(or (config->dead_stream, STORE_REDIS_DEAD));
+	for (i = 0; i < STREAM_COUNT; i++)
+		all &= store->streams[i] != NULL;
+	return all && store->prefix != NULL && store->applier != NULL && store->deployment != NULL &&
+	       store->group != NULL;
+}
+
+static struct redis_store *store_new(const struct store_redis_config *config)
+{
+	struct redis_store *store = calloc(1, sizeof(*store));
+
+	if (store == NULL)
+		return NULL;
+	store->base.magic = STORE_MAGIC;
+	store->base.ops = &redis_ops;
+	store->conns_max = config->connections > 0 ? config->connections : CONNECTIONS;
+	store->min_acks = config->min_acks;
+	store->ack_wait_ms = config->ack_wait_ms > 0 ? config->ack_wait_ms : ACK_WAIT_MS;
+	store->hold_ms = config->hold_ms > 0 ? config->hold_ms : HOLD_MS;
+	store->is_volatile = config->is_volatile;
+	lock_init(&store->lock, LOCK_STORE);
+	lock_init(&store->clock_lock, LOCK_STORE);
+	lock_init(&store->lane_lock, LOCK_STORE);
+	cond_init(&store->changed);
+	cond_init(&store->lane_free);
+	clock_boot_id(store->boot_id);
+	store->cache = cache_new(CACHE_BYTES);
+	if (copy_names(store, config) && store->cache != NULL)
+		return store;
+	redis_close(&store->base);
+	return NULL;
+}
+
+static void leave_mark(struct redis_store *store)
+{
+	struct rconn *conn = pool_take(store);
+	struct err ignored;
+
+	if (conn == NULL)
+		return;
+	if (conn->ctx != NULL)
+		guard_seen(conn, &ignored);
+	pool_give(conn);
+}
+
+static void redis_close(struct store *base)
+{
+	struct redis_store *store = redis_of(base);
+	size_t i;
+
+	if (store->base.id[0] != '\0')
+		leave_mark(store);
+	pool_close(store);
+	cache_free(store->cache);
+	cond_fini(&store->lane_free);
+	cond_fini(&store->changed);
+	lock_fini(&store->lane_lock);
+	lock_fini(&store->clock_lock);
+	lock_fini(&store->lock);
+	redis_url_fini(&store->url);
+	for (i = 0; i < STREAM_COUNT; i++)
+		free(store->streams[i]);
+	free(store->group);
+	free(store->deployment);
+	free(store->applier);
+	free(store->prefix);
+	store->base.magic = 0;
+	free(store);
+}
+
+int store_open_redis(const struct store_redis_config *config, struct store **ret, struct err *err)
+{
+	struct redis_store *store;
+	int rc;
+
+	if (config->deployment == NULL || config->deployment[0] == '\0' || config->host_id == NULL ||
+	    config->host_id[0] == '\0')
+		return err_set(err, ERR_CONFIG, "the state store needs a deployment and a host id");
+	store = store_new(config);
+	if (store == NULL)
+		return err_set(err, ERR_NOMEM, "no memory for the store");
+	rc = redis_url_parse(config->url, &store->url, err);
+	if (rc == 0)
+		rc = open_first(store, err);
+	if (rc != 0)
+		redis_close(&store->base);
+	else
+		*ret = &store->base;
+	return rc;
+}
