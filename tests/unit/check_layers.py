@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Holds the sources to the layers of the architecture.
 
-Rules: a layer of host/ includes itself and lower ones only; ctl includes core, conf and net; sdk/ and plugins/ include nothing
+Rules: a layer of host/ includes itself and lower ones only; ctl includes core, conf and net; sdk/, executor/ and plugins/ include nothing
 of host/ (sdk/conformance may use its loader and call path); a library's header is included in its home layer only; a .c file that has a header of its name (or name_internal.h) includes it first.
 Prints file:line of each violation and exits 1. With --self-test it plants violations in a copy and must find each of them.
 """
@@ -108,7 +108,7 @@ def check_file(root, path):
 
 def check(root):
     faults = []
-    for top in ("host", "sdk", "plugins"):
+    for top in ("host", "sdk", "executor", "plugins"):
         for path in sorted((root / top).rglob("*.[ch]")):
             name = path.relative_to(root).as_posix()
             faults += [(name, line, text) for line, text in check_file(root, path)]
@@ -144,7 +144,7 @@ def self_test(root):
     bad = []
     with tempfile.TemporaryDirectory() as temp:
         copy = pathlib.Path(temp).resolve()
-        for top in ("host", "sdk", "plugins"):
+        for top in ("host", "sdk", "executor", "plugins"):
             shutil.copytree(root / top, copy / top)
         for home in [f"host/{layer}" for layer in MAY_USE] + ["plugins/zz"]:
             (copy / home).mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 
-ROOTS = ("host", "sdk", "plugins")
+ROOTS = ("host", "sdk", "executor", "plugins")
 HOME = "host/core/secret.c"
 SOUNDS_SECRET = re.compile(r"secret|token(?!i|er)|passw|signature|credential|api_?key|bearer|hmac", re.I)
 # Lengths, counts and moments of a secret are not the secret.

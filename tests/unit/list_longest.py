@@ -34,7 +34,7 @@ def main():
     parser.add_argument("--count", type=int, default=10, help="how many of each are printed")
     parser.add_argument("--layer", default="", help="only files whose path holds this word")
     args = parser.parse_args()
-    paths = [p for top in ("host", "sdk", "plugins") for p in sorted((ROOT / top).rglob("*.[ch]"))
+    paths = [p for top in ("host", "sdk", "executor", "plugins") for p in sorted((ROOT / top).rglob("*.[ch]"))
              if args.layer in str(p.relative_to(ROOT))]
     files = sorted(((len(p.read_text(errors="replace").splitlines()), p.relative_to(ROOT)) for p in paths), reverse=True)
     found = sorted(((length, name, p.relative_to(ROOT), line) for p in paths if p.suffix == ".c"

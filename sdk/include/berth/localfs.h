@@ -34,4 +34,11 @@ int32_t berth_localfs_import(const struct berth_host *host, struct berth_call *c
 int32_t berth_localfs_export(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
 			     const struct berth_str *paths, size_t path_count);
 
+/* What changed since a mark. Marks are kept as files in marks_fd, a private directory outside the root: the newest 16;
+ * asking for an older one is NOT_FOUND. *ret_unnamed: entries whose paths are too long to be told: they are left out. */
+int32_t berth_localfs_mark(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
+			   int marks_fd, size_t *ret_unnamed);
+int32_t berth_localfs_changes(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
+			      int marks_fd, const struct berth_str *token, size_t *ret_unnamed);
+
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a directory tree looks like at one moment: kind, inode, change time, size and mode of every entry. Any thread.
  */
-#ifndef MOCK_SNAPSHOT_H
-#define MOCK_SNAPSHOT_H
+#ifndef LOCALFS_SNAPSHOT_H
+#define LOCALFS_SNAPSHOT_H
 
 #include <stdbool.h>
 #include <stddef.h>

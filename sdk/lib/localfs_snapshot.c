@@ -5,7 +5,7 @@
  * that changed within the last ticks is taken for unknown. No recursion; one directory open at a time; memory is
  * bounded by the entry limit.
  */
-#include "snapshot.h"
+#include "localfs_snapshot.h"
 
 #include <berth/types.h>
 #include <dirent.h>
@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "localfs_internal.h"
 
 /* Longer than a tick of any kernel (100 per second). */
 #define RACY_NS INT64_C(12000000)
@@ -88,19 +90,20 @@ static int add(struct snapshot *snap, int dir_fd, const char *dir, const char *n
 
 static int add_dir(struct snapshot *snap, int root_fd, const char *path, const struct snapshot_stop *stop)
 {
-	int fd = openat(root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = beneath_open(root_fd, *path ? path : ".", O_RDONLY | O_DIRECTORY, 0, BENEATH_NO_SYMLINKS);
 	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *entry;
-	int rc = 0;
+	int rc = fd;
 
-	if (!dir) {
-		rc = errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -errno; /* gone or swapped meanwhile */
-		if (fd >= 0)
-			close(fd);
-		return rc;
+	if (!dir && fd >= 0) {
+		rc = -errno;
+		close(fd);
 	}
+	if (!dir) /* gone or swapped meanwhile */
+		return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ? 0 : rc;
+	rc = 0;
 	while (!rc && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && !localfs_temp_is(entry->d_name))
 			rc = add(snap, dirfd(dir), path, entry->d_name);
 		if (!rc && snap->count % ASK_EVERY == 0)
 			rc = stop->ask(stop->arg);
