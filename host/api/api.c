@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "api/intake.h"
 #include "api/resources.h"
 #include "api/server.h"
 #include "core/clock.h"
@@ -23,8 +24,13 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 		.watch = config->watch,
 		.address = conf->listen,
 		.port = (unsigned)conf->port,
-		.connections = (unsigned)conf->http_connections,
 		.workers = (unsigned)conf->http_workers,
+		.limits = {.head_ms = conf->http_head_ms,
+			   .idle_ms = conf->http_idle_ms,
+			   .linger_ms = INTAKE_LINGER_MS,
+			   .window_ms = conf->http_rate_window_ms,
+			   .rate = conf->http_rate_min,
+			   .connections = (unsigned)conf->http_connections},
 		.ctx = api,
 	};
 

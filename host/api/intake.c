@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "api/conn.h"
 #include "api/signed.h"
 #include "core/clock.h"
 #include "core/ident.h"
@@ -18,11 +19,14 @@
 
 void *intake_target(void *cls, const char *uri, struct MHD_Connection *conn)
 {
-	struct req *req = req_new(cls, uri);
+	struct conn *owner = conn_of(conn);
+	struct req *req = owner ? req_new(cls, uri) : NULL;
 
 	if (!req)
 		return NULL;
+	req->conn = owner;
 	req->target_end = uri + strlen(uri);
+	stream_guard(&req->stream, &owner->guard);
 	stream_bind(&req->stream, conn, NULL, false);
 	server_link(cls, req);
 	return req;
@@ -74,7 +78,7 @@ static int check_room(struct req *req, struct err *err)
 
 	if (atomic_load(&server->stopping) && !(req->route->flags & ROUTE_ALWAYS))
 		return err_set(err, ERR_SHUTTING_DOWN, "the server is stopping");
-	if (atomic_load(&server->connections) > server->config.connections && !(req->route->flags & ROUTE_ALWAYS)) {
+	if (!(req->route->flags & ROUTE_ALWAYS) && guard_busy(server->guard) > server->config.limits.connections) {
 		req->reply.close = true;
 		return err_set(err, ERR_QUEUE_FULL, "too many connections");
 	}
@@ -175,7 +179,7 @@ static int admit(struct req *req, struct MHD_Connection *conn, const char *versi
 static enum MHD_Result refuse_body(struct req *req, struct MHD_Connection *conn)
 {
 	req->phase = REQ_LINGER;
-	req->linger_until_ns = clock_after_ms(INTAKE_LINGER_MS);
+	guard_set(&req->conn->guard, GUARD_LINGER);
 	reply_raw(req, conn);
 	return MHD_YES;
 }
@@ -212,6 +216,7 @@ static enum MHD_Result take_head(struct req *req, struct MHD_Connection *conn, c
 	if (!req->method)
 		return MHD_NO;
 	req->phase = REQ_BODY;
+	guard_set(&req->conn->guard, GUARD_BODY);
 	if (admit(req, conn, version, &match, &err) != 0)
 		return refuse(req, conn, match.allow, &err);
 	watch_connection(req, conn);
@@ -240,32 +245,50 @@ static enum MHD_Result linger(struct req *req, size_t *len)
 {
 	req->lingered += *len;
 	*len = 0;
-	return req->lingered > INTAKE_LINGER_BYTES || clock_boot_ns() > req->linger_until_ns ? MHD_NO : MHD_YES;
+	return req->lingered > INTAKE_LINGER_BYTES ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result feed_body(struct req *req, struct MHD_Connection *conn, const char *ptr, size_t *len)
+{
+	bool ready = false;
+
+	/* The worker hears of it and makes the answer, which goes out with the byte after. */
+	if (atomic_load(&req->conn->guard.late))
+		stream_feed_fail(&req->stream, ERR_REQUEST_TIMEOUT);
+
+	size_t taken = stream_feed(&req->stream, ptr, *len, &ready);
+
+	atomic_fetch_add(&req->conn->guard.received, taken);
+	*len -= taken;
+	if (!ready)
+		return MHD_YES;
+	*len = 0;
+	return refuse_body(req, conn);
 }
 
 static enum MHD_Result take_body(struct req *req, struct MHD_Connection *conn, const char *ptr, size_t *len)
 {
+	struct guard_entry *guard = &req->conn->guard;
 	struct err err = {0};
-	bool ready = false;
+	int r = 0;
 
 	if (req->phase == REQ_LINGER)
 		return linger(req, len);
-	if (req->phase == REQ_BODY && req->route->flags & ROUTE_STREAM_IN) {
-		*len -= stream_feed(&req->stream, ptr, *len, &ready);
-		if (!ready)
-			return MHD_YES;
-		*len = 0;
-		return refuse_body(req, conn);
-	}
-	if (req->phase == REQ_BODY && keep_body(req, ptr, *len, &err) != 0) {
+	if (req->phase == REQ_BODY && req->route->flags & ROUTE_STREAM_IN)
+		return feed_body(req, conn, ptr, len);
+	atomic_fetch_add(&guard->received, *len);
+	if (req->phase == REQ_BODY)
+		r = atomic_load(&guard->late) ? err_set(&err, ERR_REQUEST_TIMEOUT, "the body came too slowly")
+					      : keep_body(req, ptr, *len, &err);
+	*len = 0;
+	if (r != 0) {
 		req_error(req, &err);
 		audit_log(req);
 		stream_answer(&req->stream);
-		*len = 0;
 		return refuse_body(req, conn);
 	}
-	*len = 0;
-	return MHD_YES;
+	/* A refused body that is read for its connection's sake: its answer is there already. */
+	return req->phase == REQ_DISCARD && atomic_load(&guard->late) ? refuse_body(req, conn) : MHD_YES;
 }
 
 /* ---- the rest ---- */
@@ -273,6 +296,7 @@ static enum MHD_Result take_body(struct req *req, struct MHD_Connection *conn, c
 static enum MHD_Result send_answer(struct req *req, struct MHD_Connection *conn)
 {
 	req->phase = REQ_SENT;
+	guard_set(&req->conn->guard, GUARD_ANSWER);
 	return reply_queue(req, conn);
 }
 
@@ -314,6 +338,8 @@ static enum MHD_Result dispatch(struct req *req, struct MHD_Connection *conn)
 
 static enum MHD_Result take_end(struct req *req, struct MHD_Connection *conn)
 {
+	if (req->phase == REQ_BODY)
+		guard_set(&req->conn->guard, GUARD_WORK);
 	switch (req->phase) {
 	case REQ_BODY:
 		if (!(req->route->flags & ROUTE_STREAM_IN))
@@ -387,6 +413,8 @@ void intake_completed(void *cls, struct MHD_Connection *conn, void **con_cls, en
 		log_request_line(req, answered,
 				 code == MHD_REQUEST_TERMINATED_COMPLETED_OK || req->phase == REQ_LINGER);
 	}
+	guard_set(&req->conn->guard, GUARD_IDLE);
+	atomic_store(&req->conn->guard.late, false);
 	stream_over(&req->stream);
 	server_unlink(cls, req);
 	req_unref(req);

@@ -25,6 +25,7 @@ struct server {
 	struct server_config config;
 	struct MHD_Daemon *daemon;
 	struct hangup *hangup;
+	struct guard *guard;
 	struct pool *shorts, *longs, *again;
 	int listen_fd; /* ours only between quiesce and stop */
 	unsigned port;

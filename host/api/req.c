@@ -68,7 +68,7 @@ struct req *req_new(struct server *server, const char *target)
 	req->hangup.hold = hold_hangup;
 	req->hangup.fire = fire_hangup;
 	req->hangup.drop = drop_hangup;
-	stream_init(&req->stream, server->hangup, server->config.idle_ms);
+	stream_init(&req->stream, server->hangup);
 	return req;
 }
 

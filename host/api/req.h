@@ -23,6 +23,7 @@
 #include "core/trace.h"
 #include "core/watch.h"
 
+struct conn;
 struct server;
 struct auth_set;
 struct signed_token;
@@ -89,12 +90,12 @@ struct req {
 	enum req_phase phase;	/* loop thread */
 	const char *target;	/* as it came */
 	const char *target_end; /* where it ended in the library's buffer; to compare only */
+	struct conn *conn; /* loop thread, until the request is over */
 	struct stream stream;
 	struct hangup_entry hangup;
 	struct req_wait wait;
 	int (*pump)(struct req *req); /* fills the window of an answer on demand; see req_answer_pulled */
 	atomic_bool follows;	      /* a live stream: a client that hangs up ends it */
-	int64_t linger_until_ns;
 	uint64_t lingered;
 	atomic_uint_fast64_t sent;
 	size_t body_charged;

@@ -9,11 +9,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/conn.h"
 #include "api/intake.h"
 #include "api/wait.h"
 #include "core/clock.h"
@@ -24,6 +27,7 @@
 #define LOOP_STACK (512 * LIMIT_KIB)
 #define CONNECTION_MEMORY (LIMIT_HEADERS + 16 * LIMIT_KIB) /* request head and answer's head share it */
 #define SPARE_CONNECTIONS 64				   /* past the limit they are told so, with 503 */
+#define UNSENT_MOST (128 * 1024)
 #define QUEUE_PER_WORKER 4
 #define ABORT_BEFORE_MS 1000 /* transfers are cut this long before a stop's deadline */
 
@@ -160,27 +164,16 @@ __attribute__((format(printf, 2, 0))) static void log_library(void *cls, const c
 	log_debug("libmicrohttpd", KS("text", text));
 }
 
-static void count_connection(void *cls, struct MHD_Connection *conn, void **socket_context,
-			     enum MHD_ConnectionNotificationCode code)
-{
-	struct server *server = cls;
-
-	(void)conn;
-	(void)socket_context;
-	if (code == MHD_CONNECTION_NOTIFY_STARTED)
-		atomic_fetch_add(&server->connections, 1);
-	else
-		atomic_fetch_sub(&server->connections, 1);
-}
-
 static int bind_address(const struct addrinfo *info, struct err *err, const struct server_config *config)
 {
-	int one = 1;
+	int one = 1, unsent = UNSENT_MOST;
 	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return err_set(err, ERR_IO, "cannot make a socket: %s", strerror(errno));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	/* Connections inherit it: what a slow reader leaves in the kernel's buffer stays small. */
+	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
 	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
 		err_set(err, ERR_CONFIG, "cannot listen on %s port %u: %s", config->address, config->port,
 			strerror(errno));
@@ -228,9 +221,8 @@ static int start_daemon(struct server *server, struct err *err)
 		flags, 0, NULL, NULL, intake_request, server, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
 		MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)LOOPS,
 		MHD_OPTION_THREAD_STACK_SIZE, LOOP_STACK, MHD_OPTION_CONNECTION_LIMIT,
-		config->connections + SPARE_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-		(unsigned)((config->idle_ms + 999) / 1000), MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
-		MHD_OPTION_NOTIFY_COMPLETED, intake_completed, server, MHD_OPTION_NOTIFY_CONNECTION, count_connection,
+		config->limits.connections + SPARE_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
+		MHD_OPTION_NOTIFY_COMPLETED, intake_completed, server, MHD_OPTION_NOTIFY_CONNECTION, conn_notify,
 		server, MHD_OPTION_URI_LOG_CALLBACK, intake_target, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
 		NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
 	if (!server->daemon)
@@ -246,7 +238,7 @@ static int start_pools(struct server *server, struct err *err)
 
 	server->shorts = pool_new("http", config->workers, queue);
 	server->longs = pool_new("http-long", config->workers, queue);
-	server->again = pool_new("http-again", config->workers, 2 * (config->connections + SPARE_CONNECTIONS));
+	server->again = pool_new("http-again", config->workers, 2 * (config->limits.connections + SPARE_CONNECTIONS));
 	return server->shorts && server->longs && server->again ? 0 : err_set(err, ERR_NOMEM, "out of memory");
 }
 
@@ -257,8 +249,6 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 	if (!server)
 		return err_set(err, ERR_NOMEM, "out of memory");
 	server->config = *config;
-	if (server->config.idle_ms == 0)
-		server->config.idle_ms = SERVER_IDLE_MS;
 	lock_init(&server->lock, LOCK_SERVER);
 	cond_init(&server->changed);
 	server->listen_fd = -1;
@@ -275,6 +265,8 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 		server->port = bound_port(server->listen_fd);
 		r = hangup_new(&server->hangup, err);
 	}
+	if (r == 0)
+		r = guard_new(&config->limits, &server->guard, err);
 	if (r == 0)
 		r = start_pools(server, err);
 	if (r == 0)
@@ -409,6 +401,7 @@ void server_free(struct server *server)
 		return;
 	assert(!server->daemon);
 	hangup_free(server->hangup);
+	guard_free(server->guard);
 	pool_free(server->shorts);
 	pool_free(server->longs);
 	pool_free(server->again);

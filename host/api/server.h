@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "api/auth.h"
+#include "api/guard.h"
 #include "api/router.h"
 #include "core/err.h"
 
@@ -24,12 +25,10 @@ struct server_config {
 	struct watch *watch;
 	const char *address; /* numeric */
 	unsigned port;	     /* 0: a free one */
-	unsigned connections;
 	unsigned workers; /* threads of each of the two pools: short and long requests */
-	int64_t idle_ms;  /* connections and transfers without movement; 0 = SERVER_IDLE_MS */
-	void *ctx;	  /* into struct req */
+	struct guard_limits limits;
+	void *ctx; /* into struct req */
 };
-#define SERVER_IDLE_MS 60000
 
 /* Listens and serves when it returns 0. */
 int server_new(const struct server_config *config, struct server **ret, struct err *err);

@@ -11,16 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/clock.h"
 #include "core/err.h"
 #include "core/limits.h"
 
 /* Room past the window for the piece that filled it: libmicrohttpd hands out at most its buffer, 64 KiB. */
 #define RING_SIZE (LIMIT_STREAM_WINDOW + 64 * LIMIT_KIB)
 
-void stream_init(struct stream *s, struct hangup *hangup, int64_t idle_ms)
+void stream_init(struct stream *s, struct hangup *hangup)
 {
-	*s = (struct stream){.hangup = hangup, .idle_ms = idle_ms};
+	*s = (struct stream){.hangup = hangup};
 	lock_init(&s->lock, LOCK_STREAM);
 	cond_init(&s->cond);
 }
@@ -37,6 +36,8 @@ static void suspend_locked(struct stream *s)
 {
 	assert(s->conn && !s->suspended);
 	s->suspended = true;
+	if (s->guard)
+		atomic_store(&s->guard->paused, true);
 	MHD_suspend_connection(s->conn);
 	if (s->hangup && s->entry && !s->watch_always)
 		hangup_add(s->hangup, s->entry);
@@ -49,6 +50,8 @@ static void resume_locked(struct stream *s)
 	s->suspended = false;
 	if (s->hangup && s->entry && !s->watch_always)
 		hangup_remove(s->hangup, s->entry);
+	if (s->guard)
+		atomic_store(&s->guard->paused, false);
 	MHD_resume_connection(s->conn);
 }
 
@@ -77,7 +80,6 @@ static size_t ring_get(struct stream *s, char *buf, size_t cap)
 	memcpy(buf + first, s->ring, len - first);
 	s->head = (s->head + len) % RING_SIZE;
 	s->used -= len;
-	s->moved += len;
 	return len;
 }
 
@@ -99,6 +101,13 @@ void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_en
 	s->watch_always = always;
 	if (always && s->hangup && entry)
 		hangup_add(s->hangup, entry);
+	lock_drop(&s->lock);
+}
+
+void stream_guard(struct stream *s, struct guard_entry *guard)
+{
+	lock_take(&s->lock);
+	s->guard = guard;
 	lock_drop(&s->lock);
 }
 
@@ -141,6 +150,15 @@ void stream_feed_end(struct stream *s)
 	lock_drop(&s->lock);
 }
 
+void stream_feed_fail(struct stream *s, int error)
+{
+	lock_take(&s->lock);
+	s->error = error;
+	s->gone = true;
+	cond_wake_all(&s->cond);
+	lock_drop(&s->lock);
+}
+
 void stream_over(struct stream *s)
 {
 	lock_take(&s->lock);
@@ -179,18 +197,13 @@ ptrdiff_t stream_take(struct stream *s, void *buf, size_t max, bool *ret_pump)
 
 int stream_read(struct stream *s, void *buf, size_t cap, size_t *ret_len)
 {
-	int64_t deadline = clock_after_ms(s->idle_ms);
 	int r = 0;
 
 	lock_take(&s->lock);
-	while (!s->used && !s->eof && !s->gone) {
-		if (!cond_wait_until(&s->cond, &s->lock, deadline) && !s->used && !s->eof && !s->gone)
-			r = ERR_INVALID_REQUEST;
-		if (r != 0)
-			break;
-	}
+	while (!s->used && !s->eof && !s->gone)
+		cond_wait_until(&s->cond, &s->lock, INT64_MAX);
 	if (s->gone && !s->eof)
-		r = ERR_CANCELLED;
+		r = s->error ? s->error : ERR_CANCELLED;
 	if (r == 0) {
 		*ret_len = s->used ? ring_get(s, buf, cap) : 0;
 		if (!s->eof && s->used <= LIMIT_STREAM_WINDOW / 2)
@@ -203,7 +216,6 @@ int stream_read(struct stream *s, void *buf, size_t cap, size_t *ret_len)
 int stream_write(struct stream *s, const void *ptr, size_t len)
 {
 	const char *from = ptr;
-	int64_t deadline = clock_after_ms(s->idle_ms);
 	int r = 0;
 
 	lock_take(&s->lock);
@@ -211,12 +223,7 @@ int stream_write(struct stream *s, const void *ptr, size_t len)
 		if (s->gone || !ring_ready_locked(s)) {
 			r = ERR_CANCELLED;
 		} else if (s->used >= LIMIT_STREAM_WINDOW) {
-			uint64_t moved = s->moved;
-
-			if (!cond_wait_until(&s->cond, &s->lock, deadline) && s->moved == moved)
-				r = ERR_CANCELLED;
-			if (s->moved != moved)
-				deadline = clock_after_ms(s->idle_ms);
+			cond_wait_until(&s->cond, &s->lock, INT64_MAX);
 		} else {
 			size_t done = ring_put(s, from, len);
 

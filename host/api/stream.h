@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/guard.h"
 #include "api/hangup.h"
 #include "core/thread.h"
 
@@ -24,6 +25,7 @@ struct stream {
 	struct hangup *hangup;	    /* may be NULL */
 	struct hangup_entry *entry; /* watched while suspended, or always; may be NULL */
 	bool watch_always;
+	struct guard_entry *guard; /* told when the body is not read; may be NULL */
 	struct MHD_Connection *conn; /* NULL once the request is over */
 	bool suspended;
 	bool ready;	 /* the answer can be queued */
@@ -31,18 +33,17 @@ struct stream {
 	bool eof;	 /* the writing side is done */
 	bool pumping;	 /* a job that fills the window is under way */
 	int error;	 /* the writing side failed: what the reading side gets after the bytes */
-	int64_t idle_ms; /* longest a worker waits for the other end to move */
 	char *ring;
 	size_t head, used;
-	uint64_t moved; /* bytes taken out */
 };
 
-void stream_init(struct stream *s, struct hangup *hangup, int64_t idle_ms);
+void stream_init(struct stream *s, struct hangup *hangup);
 void stream_fini(struct stream *s);
 
 /* ---- loop thread ---- */
 /* `always`: an upload's end is watched for from now on, not only while suspended. */
 void stream_bind(struct stream *s, struct MHD_Connection *conn, struct hangup_entry *entry, bool always);
+void stream_guard(struct stream *s, struct guard_entry *guard); /* once, before anything is suspended */
 /* Suspends until stream_answer; false when the answer is ready already. */
 bool stream_await_answer(struct stream *s);
 bool stream_is_ready(struct stream *s);
@@ -50,6 +51,8 @@ bool stream_is_ready(struct stream *s);
  * answered. */
 size_t stream_feed(struct stream *s, const void *ptr, size_t len, bool *ret_ready);
 void stream_feed_end(struct stream *s);
+/* No more of the body will be taken; its reader gets `error`. */
+void stream_feed_fail(struct stream *s, int error);
 /* The request is over, delivered or not. */
 void stream_over(struct stream *s);
 #define STREAM_END (-1)
@@ -59,10 +62,10 @@ void stream_over(struct stream *s);
 ptrdiff_t stream_take(struct stream *s, void *buf, size_t max, bool *ret_pump);
 
 /* ---- worker ---- */
-/* Blocks for the next bytes of the body; *ret_len 0 = its end. ERR_CANCELLED: the client is gone;
- * ERR_INVALID_REQUEST: it sent nothing for idle_ms. */
+/* Blocks for the next bytes of the body; *ret_len 0 = its end. ERR_CANCELLED: the client is gone, or was cut for its
+ * slowness (guard.h bounds the wait); else what stream_feed_fail said. */
 int stream_read(struct stream *s, void *buf, size_t cap, size_t *ret_len);
-/* Blocks while the window is full. ERR_CANCELLED: the client is gone or did not move for idle_ms. */
+/* Blocks while the window is full. ERR_CANCELLED: the client is gone, or was cut for its slowness. */
 int stream_write(struct stream *s, const void *ptr, size_t len);
 /* Room in the window now; for jobs that fill it without blocking. */
 size_t stream_room(struct stream *s);

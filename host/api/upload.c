@@ -67,7 +67,7 @@ static int pull(struct upload *upload, char *buf, size_t cap, size_t *ret_len)
 
 	if (r != 0)
 		return err_set(&upload->error, r, "%s",
-			       r == ERR_CANCELLED ? "the client went away" : "the body stopped coming");
+			       r == ERR_CANCELLED ? "the client went away" : "the body came too slowly");
 	return *ret_len ? take(upload, buf, *ret_len) : check_end(upload);
 }
 

@@ -118,6 +118,9 @@ struct conf {
 	int64_t queue_max;          /* queued executions kept; beyond: queue_full */
 	int64_t http_connections;
 	int64_t http_workers;
+	int64_t http_head_ms, http_idle_ms; /* a whole head; between two requests */
+	int64_t http_rate_min;              /* bytes a second; 0 = only a standstill is cut */
+	int64_t http_rate_window_ms;
 	int64_t stop_grace_ms;
 
 	struct conf_token *tokens;

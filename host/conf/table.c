@@ -62,6 +62,12 @@ const struct option_row conf_options[] = {
 	 .doc = "A proxy in front ends TLS, so that another address than loopback is safe."),
     COUNT("http.connections", http_connections, "4096", 1, COUNT_MAX, .doc = "Connections at once."),
     COUNT("http.workers", http_workers, "64", 1, 4096, .doc = "Threads for requests that wait."),
+    TTL("http.head_timeout", http_head_ms, "10s", .doc = "Time for a whole request head, a TLS handshake included."),
+    TTL("http.idle_timeout", http_idle_ms, "60s", .doc = "How long a connection may be open between two requests."),
+    BYTES(0, "http.rate_min", http_rate_min, "256B",
+	  .doc = "Least bytes a second of bodies and of answers that wait to be taken; 0 cuts only what stands still."),
+    TTL("http.rate_window", http_rate_window_ms, "30s",
+	.doc = "How long a body or an answer may fall behind http.rate_min, or stand still."),
     WORD("log.level", log_level, "info", .words = "debug|info|warn|error", .flags = OPTION_LIVE, .doc = "Least level that is logged."),
     WORD("log.format", log_format, "logfmt", .words = "logfmt|json", .doc = "Form of a log line."),
 

@@ -17,6 +17,7 @@
 	X(SCOPE_MISMATCH, "workspace_scope_mismatch", 403, 0)          \
 	X(NOT_FOUND, "not_found", 404, 0)                              \
 	X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, 0)            \
+	X(REQUEST_TIMEOUT, "request_timeout", 408, 0)                  \
 	X(CONFLICT, "conflict", 409, 0)                                \
 	X(EXECUTION_CONFLICT, "execution_conflict", 409, 0)            \
 	X(REGION_CONFLICT, "region_conflict", 409, 0)                  \

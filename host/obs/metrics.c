@@ -72,6 +72,7 @@ static const char *const statuses[] = {"0",   "200", "201", "202", "204", "206",
 				       "500", "501", "502", "503", "504", "507", "other"};
 static const char *const endings[] = {"exit", "signal",	      "timeout", "cancelled",
 				      "oom",  "session_lost", "not_run", "unknown"};
+static const char *const limits[] = {"head", "body", "answer", "idle", "full"};
 static const char *const outcomes[] = {"ok", "failed"};
 static const char *const nothing[] = {""};
 
@@ -83,9 +84,11 @@ static struct {
 	[METRIC_DIM_NONE] = WORDS(nothing),   [METRIC_DIM_ROUTE] = WORDS(nothing),
 	[METRIC_DIM_STATUS] = WORDS(statuses), [METRIC_DIM_ENDING] = WORDS(endings),
 	[METRIC_DIM_OUTCOME] = WORDS(outcomes), [METRIC_DIM_TARGET] = WORDS(nothing),
+	[METRIC_DIM_LIMIT] = WORDS(limits),
 };
 
 _Static_assert(sizeof(statuses) / sizeof(statuses[0]) <= MOST_STATUS, "room for every status");
+_Static_assert(sizeof(limits) / sizeof(limits[0]) <= MOST_LIMIT, "room for every limit");
 _Static_assert(sizeof(endings) / sizeof(endings[0]) <= MOST_ENDING, "room for every ending");
 
 /* ---- counting ---- */

@@ -18,6 +18,7 @@
 	X(STATUS, "status", 40)                                                                                        \
 	X(ENDING, "ending", 10)                                                                                        \
 	X(OUTCOME, "outcome", 2)                                                                                       \
+	X(LIMIT, "limit", 5)                                                                                           \
 	X(TARGET, "target", 1) /* words of the configuration: gauges only */
 
 /* X(NAME, type, name, unit, label, label, sentence) */
@@ -28,6 +29,8 @@
 	  "From the first byte of a request to the last of its answer, waits that the caller asked for included.")     \
 	X(HTTP_BYTES, COUNTER, "berth_http_response_bytes_total", "bytes", NONE, NONE, "Bytes of answers' bodies.")    \
 	X(HTTP_CONNECTIONS, GAUGE, "berth_http_connections", "connections", NONE, NONE, "Open connections.")           \
+	X(HTTP_CUT, COUNTER, "berth_http_connections_cut_total", "connections", LIMIT, NONE,                           \
+	  "Connections ended because the client was slower than a limit allows, idle, or one too many (full).")        \
 	X(HTTP_UNDER_WAY, GAUGE, "berth_http_requests_under_way", "requests", NONE, NONE, "Requests not over yet.")    \
 	X(HTTP_BUSY, GAUGE, "berth_http_workers_busy", "threads", NONE, NONE, "Workers that handle a request now.")    \
 	X(HTTP_QUEUED, GAUGE, "berth_http_requests_queued", "requests", NONE, NONE, "Requests that wait for a worker.") \

@@ -123,7 +123,7 @@ class Mock:
 
 
 class Berth:
-    def __init__(self, name="e2e", mock="", conf="", target="", env=None, tokens=None, faketime=None):
+    def __init__(self, name="e2e", mock="", conf="", target="", env=None, tokens=None, faketime=None, http=""):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"berth-{name}-"))
         self.state = self.dir / "state"
         self.state.mkdir(mode=0o700)
@@ -136,7 +136,7 @@ class Berth:
         self.tokens = tokens or [("all", TOKEN, ["execution.create", "execution.read", "execution.cancel", "file.read",
                                                 "file.write", "artifact.read", "artifact.write", "session.read",
                                                 "session.delete", "metrics", "admin"], ["*"])]
-        self.conf_text, self.mock_text, self.target_text = conf, mock, target
+        self.conf_text, self.mock_text, self.target_text, self.http_text = conf, mock, target, http
         self.faketime = faketime
         self.write_conf()
 
@@ -153,7 +153,7 @@ class Berth:
                           f'workspaces = [ {quoted(workspaces)} ]; }}')
         conf.write_text(
             f'deployment = "e2e";\nstate_dir = "{self.state}";\nplugin_dir = "{BUILD}/lib/berth/plugins";\n'
-            f'helper_dir = "{BUILD}/bin";\nhttp: {{ port = 0; }};\nlog: {{ level = "debug"; }};\n'
+            f'helper_dir = "{BUILD}/bin";\nhttp: {{ port = 0; {self.http_text} }};\nlog: {{ level = "debug"; }};\n'
             f'tokens = ( {", ".join(groups)} );\n{self.conf_text}\n')
         providers = self.dir / "providers.d"
         providers.mkdir(exist_ok=True)

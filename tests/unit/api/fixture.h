@@ -310,9 +310,13 @@ static inline int fx_start_with(int64_t idle_ms, unsigned connections)
 		.routes = fx_routes,
 		.auth = {.tokens = fx_tokens, .token_count = sizeof(fx_tokens) / sizeof(fx_tokens[0])},
 		.address = "127.0.0.1",
-		.connections = connections,
 		.workers = 2,
-		.idle_ms = idle_ms,
+		.limits = {.head_ms = idle_ms,
+			   .idle_ms = 2 * idle_ms,
+			   .linger_ms = 5000,
+			   .window_ms = idle_ms,
+			   .rate = 1000,
+			   .connections = connections},
 	};
 	struct err err = {0};
 
@@ -337,7 +341,7 @@ static inline int fx_start_with(int64_t idle_ms, unsigned connections)
 static inline int fx_start(void **state)
 {
 	(void)state;
-	return fx_start_with(0, 64);
+	return fx_start_with(30000, 64);
 }
 
 static inline bool fx_stop_within(int64_t ms)

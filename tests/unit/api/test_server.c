@@ -403,6 +403,14 @@ static void test_full_queue_is_told(void **state)
 	assert_int_equal(refused, 6);
 }
 
+static unsigned sent;
+
+static bool all_wait(void)
+{
+	return atomic_load(&fx.looks) >= sent;
+}
+
+/* Those that wait for something are in use, so that none of them makes room. */
 static void test_too_many_connections_are_told(void **state)
 {
 	static struct client many[70];
@@ -411,18 +419,32 @@ static void test_too_many_connections_are_told(void **state)
 	(void)state;
 	for (size_t i = 0; i < 70; i++) {
 		assert_true(client_open(&many[i], server_port(fx.server)));
-		assert_true(client_say(&many[i], GET("/items/x", AUTH_ALL)));
+		assert_true(client_say(&many[i], GET("/wait?wait=60s", "")));
+		sent = (unsigned)i + 1;
+		if (i < 64) {
+			assert_true(fx_until(all_wait)); /* two workers take them one after the other */
+			continue;
+		}
 		assert_true(client_answer(&many[i], &a));
-		assert_true(a.status == 200 || a.status == 503);
+		assert_int_equal(a.status, 503);
+		assert_non_null(header("Retry-After"));
+		check_says("queue_full");
 		refused += a.status == 503;
 		answer_free(&a);
 	}
-	/* 64 are served, the rest hear why; the open health route goes on. */
 	assert_int_equal(refused, 6);
-	assert_int_equal(ASK(GET("/inline", "")), 200);
+	assert_int_equal(ASK(GET("/inline", "")), 200); /* the open health route goes on */
 	answer_free(&a);
-	for (size_t i = 0; i < 70; i++)
+	atomic_store(&fx.condition, true);
+	watch_notify(fx.watch, "exec:x");
+	for (size_t i = 0; i < 70; i++) {
+		if (i < 64) {
+			assert_true(client_answer(&many[i], &a));
+			assert_int_equal(a.status, 200);
+			answer_free(&a);
+		}
 		client_close(&many[i]);
+	}
 }
 
 int main(void)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns struct conn: its birth at accept and its end before the descriptor is closed. Entered from the loop threads.
+ * Must never wait.
+ */
+#include "api/conn.h"
+
+#include <stdlib.h>
+
+#include "api/intake.h"
+
+static struct conn *begin(struct server *server, struct MHD_Connection *mhd)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct conn *conn = info ? calloc(1, sizeof(*conn)) : NULL;
+
+	if (conn)
+		guard_add(server->guard, &conn->guard, info->connect_fd);
+	return conn;
+}
+
+void conn_notify(void *cls, struct MHD_Connection *mhd, void **socket_context, enum MHD_ConnectionNotificationCode code)
+{
+	struct server *server = cls;
+	struct conn *conn;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		atomic_fetch_add(&server->connections, 1);
+		*socket_context = begin(server, mhd);
+		return;
+	}
+	atomic_fetch_sub(&server->connections, 1);
+	conn = *socket_context;
+	*socket_context = NULL;
+	if (conn)
+		guard_remove(server->guard, &conn->guard);
+	free(conn);
+}
+
+struct conn *conn_of(struct MHD_Connection *mhd)
+{
+	const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+	return info ? info->socket_context : NULL;
+}
