@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Commands through a session's executor: execute, reattach, signal, forget. The executor keeps output and ending in files, so
+ * that nothing here depends on one connection: a cut stream is UNKNOWN and asked for again, a cancel is a signal on a second
+ * connection and a reattach. Any thread. Never invents an ending.
+ */
+#include "exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "fate.h"
+#include "peer.h"
+
+#define ATTEMPTS_MAX 1000
+
+/* ---- replies ---- */
+
+/* What a command's stream has brought so far. */
+struct stream {
+	struct berth_call *call;
+	uint64_t offset[3]; /* by BERTH_STREAM_*: where the next byte belongs */
+	bool started;
+	bool reattached;
+	bool ended;
+	struct berth_ending ending;
+	char reason[BERTH_REASON_MAX + 1];
+};
+
+static int32_t take_output(struct stream *s, uint32_t stream, const struct frame *frame, struct kerr *err)
+{
+	uint64_t offset = 0;
+	size_t len;
+
+	if (frame->len < 8)
+		return kerr_set(err, BERTH_UNKNOWN, "bad_reply", "output without an offset");
+	for (unsigned i = 0; i < 8; i++)
+		offset = offset << 8 | frame->ptr[i];
+	len = frame->len - 8;
+	if (offset != s->offset[stream])
+		return kerr_set(err, BERTH_UNKNOWN, "bad_reply", "output at an offset that was not expected");
+	s->offset[stream] += len;
+	return len ? kube_host->sink_write(s->call, stream, frame->ptr + 8, len) : BERTH_OK;
+}
+
+static struct json_object *parse(const struct frame *frame)
+{
+	struct json_tokener *tokener = json_tokener_new_ex(8);
+	struct json_object *tree =
+		tokener && frame->len ? json_tokener_parse_ex(tokener, (const char *)frame->ptr, (int)frame->len) : NULL;
+
+	if (tokener)
+		json_tokener_free(tokener);
+	return tree;
+}
+
+static int32_t take_gap(struct stream *s, const struct frame *frame, struct kerr *err)
+{
+	struct json_object *tree = parse(frame);
+	uint32_t stream = !strcmp(api_text(tree, "stream"), "stderr") ? BERTH_STREAM_STDERR : BERTH_STREAM_STDOUT;
+	int64_t from = api_number(tree, "from"), to = api_number(tree, "to");
+
+	json_object_put(tree);
+	if (from < 0 || to <= from || (uint64_t)from != s->offset[stream])
+		return kerr_set(err, BERTH_UNKNOWN, "bad_reply", "a gap that makes no sense");
+	s->offset[stream] = (uint64_t)to;
+	return kube_host->gap(s->call, stream, (uint64_t)from, (uint64_t)to);
+}
+
+static const struct word {
+	const char *word;
+	uint32_t value;
+} kinds[] = {
+	{"exit", BERTH_ENDING_EXIT}, {"signal", BERTH_ENDING_SIGNAL}, {"timeout", BERTH_ENDING_TIMEOUT},
+	{"cancelled", BERTH_ENDING_CANCELLED}, {"oom", BERTH_ENDING_OOM}, {"session_lost", BERTH_ENDING_SESSION_LOST},
+	{"unknown", BERTH_ENDING_UNKNOWN}, {NULL, 0},
+}, quiescents[] = {{"yes", BERTH_QUIESCENT_YES}, {"no", BERTH_QUIESCENT_NO}, {"unknown", BERTH_QUIESCENT_UNKNOWN}, {NULL, 0}};
+
+static bool value_of(const struct word *words, const char *text, uint32_t *ret)
+{
+	for (; words->word; words++)
+		if (!strcmp(words->word, text)) {
+			*ret = words->value;
+			return true;
+		}
+	return false;
+}
+
+static uint64_t count_of(struct json_object *tree, const char *key)
+{
+	int64_t value = api_number(tree, key);
+
+	return value > 0 ? (uint64_t)value : 0;
+}
+
+static int32_t take_ending(struct stream *s, const struct frame *frame, struct kerr *err)
+{
+	struct json_object *tree = parse(frame);
+	struct berth_ending *ending = &s->ending;
+	const char *reason = api_text(tree, "reason");
+	bool known;
+
+	*ending = (struct berth_ending){.struct_size = sizeof(*ending)};
+	known = !s->ended && value_of(kinds, api_text(tree, "kind"), &ending->kind) &&
+		value_of(quiescents, api_text(tree, "quiescent"), &ending->quiescent);
+	ending->exit_code = (int32_t)api_number(tree, "exit_code");
+	ending->signal = (int32_t)api_number(tree, "signal");
+	ending->survivors = (uint32_t)count_of(tree, "survivors");
+	ending->duration_ms = (int64_t)count_of(tree, "duration_ms");
+	ending->stdout_dropped = count_of(tree, "stdout_dropped");
+	ending->stderr_dropped = count_of(tree, "stderr_dropped");
+	for (size_t i = 0; reason[i] && i < BERTH_REASON_MAX; i++)
+		s->reason[i] = reason[i];
+	json_object_put(tree);
+	s->ended = known;
+	return known ? BERTH_OK : kerr_set(err, BERTH_UNKNOWN, "bad_reply", "the executor's ending is none");
+}
+
+static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err)
+{
+	struct stream *s = arg;
+	const struct berth_str handle = str_of("1");
+
+	switch (frame->type) {
+	case 'O':
+		return take_output(s, BERTH_STREAM_STDOUT, frame, err);
+	case 'E':
+		return take_output(s, BERTH_STREAM_STDERR, frame, err);
+	case 'G':
+		return take_gap(s, frame, err);
+	case 'X':
+		return take_ending(s, frame, err);
+	case 'S':
+		if (s->started || s->reattached)
+			return BERTH_OK;
+		s->started = true;
+		return kube_host->started(s->call, &handle);
+	default: /* H, and what later versions add */
+		return BERTH_OK;
+	}
+}
+
+/* ---- requests ---- */
+
+static struct json_object *arguments_of(const char *execution_id, uint32_t attempt)
+{
+	struct json_object *arguments = json_object_new_object();
+
+	json_object_object_add(arguments, "execution_id", json_object_new_string(execution_id));
+	json_object_object_add(arguments, "attempt", json_object_new_int64(attempt));
+	return arguments;
+}
+
+static struct json_object *number(uint64_t value)
+{
+	return json_object_new_int64(value > INT64_MAX ? INT64_MAX : (int64_t)value);
+}
+
+static int32_t read_stdin(void *arg, void *buf, size_t cap, size_t *ret_len, struct kerr *err)
+{
+	struct stream *s = arg;
+
+	(void)err; /* what the host refuses it explains itself */
+	return kube_host->source_read(s->call, buf, cap, ret_len);
+}
+
+static int32_t emit(struct stream *s)
+{
+	s->ending.reason = str_of(s->reason);
+	return kube_host->emit_ending(s->call, &s->ending);
+}
+
+/* The command ended with the session's memory: the kernel took the whole container. */
+static int32_t emit_oom(struct stream *s)
+{
+	s->ending = (struct berth_ending){.struct_size = sizeof(s->ending), .kind = BERTH_ENDING_OOM};
+	memcpy(s->reason, "container", sizeof("container"));
+	return emit(s);
+}
+
+/* After a stream's request came back with rc. */
+static int32_t conclude(struct kube *k, struct stream *s, struct session *session, int32_t rc, struct kerr *err)
+{
+	if (rc == BERTH_OK && s->ended)
+		return emit(s);
+	if (rc == BERTH_OK)
+		return kerr_set(err, BERTH_UNKNOWN, "bad_reply", "the executor's reply has no ending");
+	/* The command goes on; whoever asks again will hear of it. */
+	if (rc == BERTH_UNKNOWN && text_boot_ns() >= kube_deadline_ns(s->call))
+		return kerr_set(err, BERTH_TIMEOUT, "deadline", "the call's deadline passed while the command ran");
+	rc = fate_after(k, s->call, session, rc, err);
+	if (rc == BERTH_SESSION_LOST && !strcmp(err->reason, "oom"))
+		return emit_oom(s);
+	return rc;
+}
+
+static int32_t follow(struct kube *k, struct stream *s, struct session *session, const char *id, uint32_t attempt,
+		      struct kerr *err)
+{
+	struct json_object *arguments = arguments_of(id, attempt);
+	const struct peer_request request = {.path = "/v1/reattach", .execution_id = id, .attempt = attempt,
+					     .arguments = arguments, .frame = take_frame, .arg = s, .waiting = true};
+	bool touched;
+	int32_t rc;
+
+	s->reattached = true;
+	json_object_object_add(arguments, "stdout_offset", number(s->offset[BERTH_STREAM_STDOUT]));
+	json_object_object_add(arguments, "stderr_offset", number(s->offset[BERTH_STREAM_STDERR]));
+	rc = peer_send(k, s->call, session, &request, &touched, err);
+	json_object_put(arguments);
+	return rc;
+}
+
+static int32_t signal_once(struct kube *k, struct berth_call *call, struct session *session, const char *id,
+			   uint32_t attempt, const char *word, struct kerr *err)
+{
+	struct json_object *arguments = arguments_of(id, attempt);
+	const struct peer_request request = {.path = "/v1/signal", .execution_id = id, .attempt = attempt,
+					     .arguments = arguments};
+	bool touched;
+	int32_t rc;
+
+	json_object_object_add(arguments, "signal", json_object_new_string(word));
+	rc = peer_send(k, call, session, &request, &touched, err);
+	json_object_put(arguments);
+	return rc;
+}
+
+/* The call is to be stopped: the tree is ended through a second connection, and the command followed to its ending. */
+static int32_t stop(struct kube *k, struct stream *s, struct session *session, const char *id, uint32_t attempt,
+		    struct kerr *err)
+{
+	int32_t rc = signal_once(k, s->call, session, id, attempt, "TERM", err);
+
+	if (rc && rc != BERTH_NOT_FOUND)
+		return rc == BERTH_CANCELLED ? rc : fate_after(k, s->call, session, rc, err);
+	rc = follow(k, s, session, id, attempt, err);
+	if (rc != BERTH_NOT_STARTED)
+		return rc;
+	/* It never began, and cannot any more. */
+	s->ended = true;
+	s->ending = (struct berth_ending){.struct_size = sizeof(s->ending), .kind = BERTH_ENDING_CANCELLED,
+					  .quiescent = BERTH_QUIESCENT_YES};
+	return BERTH_OK;
+}
+
+static int32_t stop_if_told(struct kube *k, struct stream *s, struct session *session, const char *id, uint32_t attempt,
+			    int32_t rc, struct kerr *err)
+{
+	if (rc != BERTH_CANCELLED || kube_host->cancel_state(s->call) != BERTH_CANCEL_STOP)
+		return rc;
+	return stop(k, s, session, id, attempt, err);
+}
+
+static struct json_object *execute_arguments(const struct kube *k, const char *id, const struct berth_command *command)
+{
+	struct json_object *arguments = arguments_of(id, command->attempt);
+
+	json_object_object_add(arguments, "cwd",
+			       json_object_new_string_len(command->cwd.len ? command->cwd.ptr : ".",
+							  command->cwd.len ? (int)command->cwd.len : 1));
+	json_object_object_add(arguments, "timeout_ms", json_object_new_int64(command->timeout_ms));
+	json_object_object_add(arguments, "stdout_max", number(command->stdout_max));
+	json_object_object_add(arguments, "stderr_max", number(command->stderr_max));
+	json_object_object_add(arguments, "kill_grace_ms", json_object_new_int64(k->kill_grace_ms));
+	json_object_object_add(arguments, "keep_descendants", json_object_new_boolean((int)command->keep_descendants));
+	json_object_object_add(arguments, "has_stdin", json_object_new_boolean((int)command->has_stdin));
+	return arguments;
+}
+
+/* Script and environment as frames. */
+static int32_t put_command(struct buf *body, const struct berth_command *command, struct kerr *err)
+{
+	struct buf env = {.max = (size_t)2 * 1024 * 1024};
+
+	for (size_t i = 0; i < command->env_count; i++) {
+		buf_put(&env, command->env[i].name.ptr, command->env[i].name.len);
+		buf_put(&env, "=", 1);
+		buf_put(&env, command->env[i].value.ptr, command->env[i].value.len);
+		buf_put(&env, "", 1);
+	}
+	peer_put(body, 'C', command->script.ptr, command->script.len);
+	if (env.len)
+		peer_put(body, 'V', env.ptr, env.len);
+	body->bad = body->bad || env.bad;
+	buf_wipe(&env);
+	return body->bad ? kerr_set(err, BERTH_INVALID, "limit", "script and environment are too large") : BERTH_OK;
+}
+
+int32_t exec_run(struct kube *k, struct berth_call *call, struct session *session, const char *id,
+		 const struct berth_command *command, struct kerr *err)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+	struct json_object *arguments = execute_arguments(k, id, command);
+	struct buf body = {.max = (size_t)4 * 1024 * 1024};
+	struct peer_request request = {.path = "/v1/execute", .execution_id = id, .attempt = command->attempt,
+				       .arguments = arguments, .more = &body, .frame = take_frame, .arg = s, .waiting = true};
+	bool touched;
+	int32_t rc = s ? put_command(&body, command, err) : kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
+
+	if (rc)
+		goto out;
+	s->call = call;
+	if (command->has_stdin)
+		request.source = read_stdin;
+	rc = peer_send(k, call, session, &request, &touched, err);
+	rc = stop_if_told(k, s, session, id, command->attempt, rc, err);
+	rc = conclude(k, s, session, rc, err);
+out:
+	json_object_put(arguments);
+	buf_wipe(&body);
+	free(s);
+	return rc;
+}
+
+int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *session, const char *id,
+		    const struct berth_resume *resume, struct kerr *err)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+	int32_t rc;
+
+	if (!s)
+		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
+	s->call = call;
+	s->offset[BERTH_STREAM_STDOUT] = resume->stdout_offset;
+	s->offset[BERTH_STREAM_STDERR] = resume->stderr_offset;
+	rc = follow(k, s, session, id, resume->attempt, err);
+	rc = stop_if_told(k, s, session, id, resume->attempt, rc, err);
+	rc = conclude(k, s, session, rc, err);
+	free(s);
+	return rc;
+}
+
+/* The table's signal and forget know no attempt, and an executor refuses one below the highest that it has seen: counting up
+ * from the first finds it without raising it. Nearly always the first is the one. */
+int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *session, const char *id, const char *word,
+		    struct kerr *err)
+{
+	int32_t rc = BERTH_CONFLICT;
+
+	for (uint32_t attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+		rc = signal_once(k, call, session, id, attempt, word, err);
+		if (rc != BERTH_CONFLICT || strcmp(err->reason, "stale_attempt"))
+			break;
+	}
+	return fate_after(k, call, session, rc, err);
+}
+
+static int32_t forget_once(struct kube *k, struct berth_call *call, struct session *session, const char *id,
+			   uint32_t attempt, struct kerr *err)
+{
+	struct json_object *arguments = arguments_of(id, attempt);
+	const struct peer_request request = {.path = "/v1/forget", .execution_id = id, .attempt = attempt,
+					     .arguments = arguments};
+	bool touched;
+	int32_t rc = peer_send(k, call, session, &request, &touched, err);
+
+	json_object_put(arguments);
+	return rc;
+}
+
+int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, struct kerr *err)
+{
+	int32_t rc = BERTH_CONFLICT;
+
+	for (uint32_t attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+		rc = forget_once(k, call, session, id, attempt, err);
+		if (rc != BERTH_CONFLICT || strcmp(err->reason, "stale_attempt"))
+			break;
+	}
+	return fate_after(k, call, session, rc, err);
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tells a broken way from a dead pod. An executor that does not answer says nothing; only the API server knows whether the
+ * pod is gone, and why. The calling thread.
+ */
+#include "fate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+#include "podview.h"
+
+int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *session, struct json_object **ret_pod,
+		 struct kerr *err)
+{
+	char path[256];
+	const struct api_request request = {.method = "GET", .path = path, .what = "get pod", .repeatable = true};
+	struct api_answer answer;
+	int32_t rc;
+
+	*ret_pod = NULL;
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->pod);
+	rc = api_send(k, call, &request, &answer, err);
+	if (answer.status == 404)
+		rc = kerr_set(err, BERTH_SESSION_LOST, "deleted", "the pod is gone");
+	else if (!rc && strcmp(api_text(answer.body, "metadata.uid"), session->uid))
+		rc = kerr_set(err, BERTH_SESSION_LOST, "deleted", "the pod is gone; another one has its name");
+	else if (!rc)
+		*ret_pod = json_object_get(answer.body);
+	api_drop(&answer);
+	return rc;
+}
+
+int32_t fate_after(struct kube *k, struct berth_call *call, const struct session *session, int32_t rc, struct kerr *err)
+{
+	struct json_object *pod;
+	struct podview view;
+	struct kerr why;
+
+	if ((rc != BERTH_UNAVAILABLE && rc != BERTH_UNKNOWN && rc != BERTH_NOT_FOUND) || kube_stopped(call, &why))
+		return rc;
+	/* NOT_FOUND of the executor's own is about a file or a command. */
+	if (rc == BERTH_NOT_FOUND && strcmp(err->reason, "not_found"))
+		return rc;
+	if (fate_pod(k, call, session, &pod, &why) == BERTH_SESSION_LOST) {
+		*err = why;
+		return why.code;
+	}
+	if (!pod)
+		return rc;
+	podview_of(pod, k->container, &view);
+	if (view.verdict.code == BERTH_SESSION_LOST)
+		rc = kerr_set(err, BERTH_SESSION_LOST, view.verdict.reason, "%s", view.verdict.text);
+	json_object_put(pod);
+	return rc;
+}

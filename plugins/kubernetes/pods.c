@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Mode pods: a session is a pod of our own. The API server is asked each time; no cache decides what exists. A task's pod has
+ * one name, so that a second create is refused; labels find it, annotations prove whose it is. Any thread.
+ */
+#include "backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "assign.h"
+#include "template.h"
+
+#define PAGE 250
+
+/* ---- find and list ---- */
+
+static bool is_ours(const struct kube *k, const struct podview *view)
+{
+	return view->managed && !strcmp(view->deployment, k->deployment) && *view->uid && *view->intent;
+}
+
+static int32_t emit(struct kube *k, struct berth_call *call, struct json_object *pod, const struct podview *view)
+{
+	struct report report;
+	struct session session = {0};
+
+	/* Enough to reach it: what a lost row held is found again. */
+	snprintf(session.pod, sizeof(session.pod), "%s", view->name);
+	snprintf(session.uid, sizeof(session.uid), "%s", view->uid);
+	snprintf(session.ip, sizeof(session.ip), "%s", view->ip);
+	snprintf(session.workspace, sizeof(session.workspace), "%s", view->workspace);
+	snprintf(session.task, sizeof(session.task), "%s", view->task);
+	report_pod(k, pod, view, &session, NULL, &report);
+	return kube_host->emit_session(call, &report.info);
+}
+
+/* A pod that is being deleted is gone as far as anybody should build on it; it cannot be kept. */
+static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
+			  const char *task)
+{
+	struct json_object *items = api_at(list, "items");
+	int32_t rc = BERTH_OK;
+
+	for (size_t i = 0; !rc && json_object_is_type(items, json_type_array) && i < json_object_array_length(items); i++) {
+		struct json_object *pod = json_object_array_get_idx(items, i);
+		struct podview view;
+
+		podview_of(pod, k->container, &view);
+		if (!is_ours(k, &view) || view.deleting)
+			continue;
+		if (*task && (strcmp(view.task, task) || strcmp(view.workspace, workspace)))
+			continue;
+		rc = emit(k, call, pod, &view);
+	}
+	return rc;
+}
+
+static int32_t page(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
+		    const char *cursor, struct json_object **ret, struct kerr *err)
+{
+	struct buf url = {.max = 8192};
+	int32_t rc;
+
+	*ret = NULL;
+	buf_add(&url, "/api/v1/namespaces/%s/pods?limit=%d&", k->ns, PAGE);
+	rc = backend_select(k, workspace, task, &url, err);
+	if (!rc && *cursor) {
+		buf_add(&url, "&continue=");
+		buf_percent(&url, cursor);
+	}
+	if (!rc && url.bad)
+		rc = kerr_set(err, BERTH_INVALID, "cursor", "the cursor is too long");
+	if (!rc)
+		rc = backend_get(k, call, url.ptr, "list pods", ret, err);
+	buf_wipe(&url);
+	return rc;
+}
+
+static int32_t pods_find(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
+			 struct kerr *err)
+{
+	char cursor[4096] = "";
+	int32_t rc;
+
+	do {
+		struct json_object *list;
+
+		rc = page(k, call, workspace, task, cursor, &list, err);
+		if (!rc)
+			rc = emit_items(k, call, list, workspace, task);
+		snprintf(cursor, sizeof(cursor), "%s", api_text(list, "metadata.continue"));
+		json_object_put(list);
+	} while (!rc && *cursor);
+	return rc;
+}
+
+static int32_t pods_list(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err)
+{
+	struct json_object *list;
+	int32_t rc = page(k, call, "", "", cursor, &list, err);
+
+	if (!rc)
+		rc = emit_items(k, call, list, "", "");
+	if (!rc && *api_text(list, "metadata.continue")) {
+		const struct berth_str next = str_of(api_text(list, "metadata.continue"));
+
+		rc = kube_host->emit_cursor(call, &next);
+	}
+	json_object_put(list);
+	return rc;
+}
+
+/* ---- provision ---- */
+
+/* One create and its names. */
+struct making {
+	struct kube *k;
+	struct berth_call *call;
+	const struct berth_spec *spec;
+	char *workspace, *task, *intent, *image, *pool;
+	struct kerr *err;
+};
+
+static int32_t created(struct making *m, struct json_object *pod)
+{
+	struct podview view;
+	struct report report;
+
+	podview_of(pod, m->k->container, &view);
+	report_pod(m->k, pod, &view, NULL, NULL, &report);
+	return kube_host->created(m->call, &report.info);
+}
+
+static bool is_this(const struct making *m, const struct podview *view)
+{
+	return is_ours(m->k, view) && !strcmp(view->intent, m->intent) && !strcmp(view->task, m->task) &&
+	       !strcmp(view->workspace, m->workspace);
+}
+
+/* The name's owner; NOT_FOUND when it has none. */
+static int32_t look(struct making *m, const char *name, struct json_object **ret, struct kerr *err)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", m->k->ns, name);
+	return backend_get(m->k, m->call, path, "get pod", ret, err);
+}
+
+/* The create's outcome is not known: the name is asked for. Not there is no proof, it may still come. */
+static int32_t settle(struct making *m, const char *name)
+{
+	struct json_object *pod = NULL;
+	struct podview view;
+	struct kerr why;
+	int32_t rc;
+
+	if (look(m, name, &pod, &why))
+		return m->err->code;
+	podview_of(pod, m->k->container, &view);
+	rc = is_this(m, &view) && !view.deleting ? created(m, pod) : m->err->code;
+	json_object_put(pod);
+	return rc;
+}
+
+static int32_t post(struct making *m, struct json_object *pod, const char *name)
+{
+	char path[128];
+	const struct api_request request = {.method = "POST", .path = path, .what = "create pod", .body = pod};
+	struct api_answer answer;
+	int32_t rc;
+
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods", m->k->ns);
+	rc = api_send(m->k, m->call, &request, &answer, m->err);
+	if (!rc)
+		rc = created(m, answer.body);
+	else if (rc == BERTH_UNKNOWN || (rc == BERTH_TIMEOUT && answer.sent))
+		rc = settle(m, name);
+	api_drop(&answer);
+	return rc;
+}
+
+/* The name is taken: by this very create, by a pod of the task, or by one that is going. *ret_other: the last. */
+static int32_t explain_taken(struct making *m, const char *name, bool *ret_other)
+{
+	struct json_object *pod = NULL;
+	struct podview view;
+	struct kerr why;
+	int32_t rc = look(m, name, &pod, &why);
+
+	*ret_other = rc == BERTH_NOT_FOUND;
+	if (rc)
+		return BERTH_CONFLICT;
+	podview_of(pod, m->k->container, &view);
+	*ret_other = view.deleting;
+	if (view.deleting || !is_this(m, &view))
+		rc = BERTH_CONFLICT;
+	else
+		rc = created(m, pod);
+	json_object_put(pod);
+	return rc;
+}
+
+static int64_t seconds_left(int64_t expires_ms)
+{
+	int64_t left = expires_ms ? (expires_ms - text_now_ms() + 999) / 1000 : 0;
+
+	return expires_ms && left < 1 ? 1 : left > INT32_MAX ? INT32_MAX : left;
+}
+
+static int32_t build(struct making *m, const char *name, struct json_object **ret)
+{
+	const struct berth_spec *spec = m->spec;
+	const struct template_session session = {
+		.name = name, .image = m->image, .cpu_millis = spec->cpu_millis, .memory_bytes = spec->memory_bytes,
+		.disk_bytes = spec->disk_bytes, .seconds = seconds_left(spec->expires_ms), .env = spec->env,
+		.env_count = spec->env_count,
+	};
+	struct json_object *metadata, *labels;
+	char pool[LABEL_VALUE_MAX + 1];
+	int32_t rc = template_pod(m->k->template, m->k->container, &session, ret, m->err);
+
+	if (rc)
+		return rc;
+	metadata = api_at(*ret, "metadata");
+	rc = backend_mark(m->k, metadata, m->workspace, m->task, m->intent, m->err);
+	labels = api_at(metadata, "labels");
+	if (!rc)
+		template_set(labels, LABEL_INTERNET, spec->internet_allowed ? "allowed" : "denied");
+	if (!rc && !*m->task && names_label(m->pool, pool))
+		template_set(labels, LABEL_POOL, pool);
+	if (rc)
+		json_object_put(*ret);
+	return rc;
+}
+
+static int32_t create(struct making *m, const char *name)
+{
+	struct json_object *pod;
+	int32_t rc = build(m, name, &pod);
+
+	if (rc)
+		return rc;
+	rc = post(m, pod, name);
+	json_object_put(pod);
+	return rc;
+}
+
+static int32_t create_named(struct making *m)
+{
+	char name[NAME_MAX_LEN + 1], other[NAME_MAX_LEN + 1];
+	bool going;
+	int32_t rc;
+
+	if (!names_intent(m->k->prefix, m->k->deployment, m->intent, other) ||
+	    !names_task(m->k->prefix, m->k->deployment, m->workspace, m->task, name))
+		return kerr_set(m->err, BERTH_UNAVAILABLE, "memory", "no memory");
+	if (!*m->task)
+		return create(m, other);
+	rc = create(m, name);
+	if (rc != BERTH_CONFLICT)
+		return rc;
+	rc = explain_taken(m, name, &going);
+	/* Certainly refused, because a predecessor is on its way out: its name may be taken for as long as a node is away. The
+	 * binding is what keeps a second session from being made, so that another name does no harm. */
+	return rc == BERTH_CONFLICT && going ? create(m, other) : rc;
+}
+
+static int32_t check_spec(struct making *m)
+{
+	if (m->spec->isolation > m->k->isolation)
+		return kerr_set(m->err, BERTH_INVALID, "isolation",
+				"the wanted isolation is stronger than what runtime_class and runtime_isolation give");
+	if (!*m->intent || !*m->workspace != !*m->task || strlen(m->task) > 128 || strlen(m->workspace) > 128)
+		return kerr_set(m->err, BERTH_INVALID, "spec", "identity or intent is malformed");
+	return BERTH_OK;
+}
+
+static int32_t pods_provision(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err)
+{
+	struct making m = {.k = k, .call = call, .spec = spec, .workspace = str_dup(spec->workspace_id),
+			   .task = str_dup(spec->task_id), .intent = str_dup(spec->intent), .image = str_dup(spec->image),
+			   .pool = str_dup(spec->pool_key), .err = err};
+	int32_t rc;
+
+	if (!m.workspace || !m.task || !m.intent || !m.image || !m.pool)
+		rc = kerr_set(err, BERTH_INVALID, "spec", "a text holds a NUL, or there is no memory");
+	else
+		rc = check_spec(&m);
+	if (!rc)
+		rc = create_named(&m);
+	free(m.workspace);
+	free(m.task);
+	free(m.intent);
+	free(m.image);
+	free(m.pool);
+	return rc;
+}
+
+/* ---- one session ---- */
+
+static int32_t pods_locate(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err)
+{
+	(void)k;
+	(void)call;
+	(void)session;
+	(void)err;
+	return BERTH_OK; /* the session is the pod */
+}
+
+static int32_t pods_inspect(struct kube *k, struct berth_call *call, struct session *session, const char *root,
+			    struct kerr *err)
+{
+	struct json_object *pod;
+	struct podview view;
+	struct report report;
+	char path[256];
+	int32_t rc;
+
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->ref.name);
+	rc = backend_get(k, call, path, "get pod", &pod, err);
+	if (rc == BERTH_NOT_FOUND)
+		return kerr_set(err, BERTH_NOT_FOUND, "deleted", "the pod is gone");
+	if (rc)
+		return rc;
+	podview_of(pod, k->container, &view);
+	if (strcmp(view.uid, session->ref.uid)) {
+		rc = kerr_set(err, BERTH_NOT_FOUND, "deleted", "the pod is gone; another one has its name");
+	} else {
+		snprintf(session->workspace, sizeof(session->workspace), "%s", view.workspace);
+		snprintf(session->task, sizeof(session->task), "%s", view.task);
+		snprintf(session->ip, sizeof(session->ip), "%s", view.ip);
+		report_pod(k, pod, &view, session, root, &report);
+		rc = kube_host->emit_session(call, &report.info);
+	}
+	json_object_put(pod);
+	return rc;
+}
+
+static int32_t pods_release(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->ref.name);
+	return backend_delete(k, call, path, "delete pod", session->ref.uid, err);
+}
+
+static int32_t pods_check(struct kube *k, struct berth_call *call, struct kerr *err)
+{
+	struct json_object *list;
+	char path[160];
+	int32_t rc;
+
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone", k->ns);
+	rc = backend_get(k, call, path, "list pods", &list, err);
+	json_object_put(list);
+	return rc;
+}
+
+const struct backend backend_pods = {
+	.check = pods_check,
+	.find = pods_find,
+	.list = pods_list,
+	.provision = pods_provision,
+	.locate = pods_locate,
+	.assign = assign_pod,
+	.inspect = pods_inspect,
+	.release = pods_release,
+};

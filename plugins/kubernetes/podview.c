@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Judges a Pod object. One table has a row for each thing that Kubernetes says of a pod which is not ready; the first that
+ * fits is the verdict, so that what ended a pod stands before what it looks like afterwards. Pure; any thread.
+ */
+#include "podview.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+
+/* Where the word of a row is looked for. */
+enum where {
+	IN_STATUS,	/* status.reason of a failed pod */
+	IN_DISRUPTION,	/* reason of the condition DisruptionTarget */
+	IN_TERMINATED,	/* reason of a container's end */
+	IN_PHASE,	/* status.phase */
+	IN_WAITING,	/* reason why a container waits */
+	IN_SCHEDULED,	/* reason of PodScheduled=False */
+	IN_MESSAGE,	/* a part of status.message */
+};
+
+struct row {
+	enum where where;
+	const char *word;
+	int32_t code;
+	const char *reason;
+	uint32_t phase;
+	uint32_t flags;
+};
+
+#define DEAD(where, word, reason) {where, word, BERTH_SESSION_LOST, reason, BERTH_PHASE_DEAD, 0}
+#define BROKEN(where, word, reason, flags) {where, word, BERTH_INVALID, reason, BERTH_PHASE_STARTING, flags}
+
+static const struct row rows[] = {
+	/* The kubelet would not take it: another node may. */
+	DEAD(IN_STATUS, "OutOfcpu", "node_rejected"),
+	DEAD(IN_STATUS, "OutOfmemory", "node_rejected"),
+	DEAD(IN_STATUS, "OutOfephemeral-storage", "node_rejected"),
+	DEAD(IN_STATUS, "OutOfpods", "node_rejected"),
+	DEAD(IN_STATUS, "NodeAffinity", "node_rejected"),
+	DEAD(IN_STATUS, "UnexpectedAdmissionError", "node_rejected"),
+	DEAD(IN_STATUS, "NodeShutdown", "drained"),
+	DEAD(IN_STATUS, "Terminated", "drained"),
+	DEAD(IN_STATUS, "Shutdown", "drained"),
+	DEAD(IN_STATUS, "NodeLost", "node_lost"),
+	DEAD(IN_STATUS, "DeadlineExceeded", "expired"),
+	DEAD(IN_DISRUPTION, "PreemptionByScheduler", "preempted"),
+	DEAD(IN_DISRUPTION, "EvictionByEvictionAPI", "drained"),
+	DEAD(IN_DISRUPTION, "DeletionByTaintManager", "node_lost"),
+	DEAD(IN_DISRUPTION, "DeletionByPodGC", "node_lost"),
+	DEAD(IN_TERMINATED, "OOMKilled", "oom"),
+	DEAD(IN_STATUS, "Evicted", "evicted"),
+	DEAD(IN_DISRUPTION, "TerminationByKubelet", "evicted"),
+	BROKEN(IN_TERMINATED, "StartError", "container_start", 0),
+	BROKEN(IN_TERMINATED, "ContainerCannotRun", "container_start", 0),
+	DEAD(IN_TERMINATED, "Error", "executor_crashed"),
+	DEAD(IN_TERMINATED, "Completed", "executor_ended"),
+	DEAD(IN_PHASE, "Failed", "failed"),
+	DEAD(IN_PHASE, "Succeeded", "executor_ended"),
+	BROKEN(IN_WAITING, "ErrImagePull", "image_pull", VERDICT_GRACE),
+	BROKEN(IN_WAITING, "ImagePullBackOff", "image_pull", VERDICT_GRACE),
+	BROKEN(IN_WAITING, "RegistryUnavailable", "image_pull", VERDICT_GRACE),
+	BROKEN(IN_WAITING, "InvalidImageName", "image_name", 0),
+	BROKEN(IN_WAITING, "ErrImageNeverPull", "image_pull", 0),
+	BROKEN(IN_WAITING, "ImageInspectError", "image_inspect", 0),
+	BROKEN(IN_WAITING, "CreateContainerConfigError", "container_config", VERDICT_GRACE),
+	BROKEN(IN_WAITING, "CreateContainerError", "container_create", 0),
+	BROKEN(IN_WAITING, "RunContainerError", "container_start", 0),
+	BROKEN(IN_WAITING, "StartError", "container_start", 0),
+	BROKEN(IN_WAITING, "ContainerCannotRun", "container_start", 0),
+	BROKEN(IN_WAITING, "PostStartHookError", "container_start", 0),
+	DEAD(IN_WAITING, "CrashLoopBackOff", "executor_crashed"),
+	{IN_SCHEDULED, "Unschedulable", BERTH_CAPACITY, "unschedulable", BERTH_PHASE_UNSCHEDULABLE, 0},
+	{IN_SCHEDULED, "SchedulingGated", BERTH_CAPACITY, "scheduling_gated", BERTH_PHASE_QUEUED, VERDICT_HOLD},
+	{IN_SCHEDULED, "SchedulerError", BERTH_CAPACITY, "scheduler", BERTH_PHASE_QUEUED, VERDICT_HOLD},
+	{IN_WAITING, "ContainerCreating", BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	{IN_WAITING, "PodInitializing", BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+};
+
+static struct json_object *condition(struct json_object *pod, const char *type)
+{
+	struct json_object *list = api_at(pod, "status.conditions");
+
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+		struct json_object *item = json_object_array_get_idx(list, i);
+
+		if (!strcmp(api_text(item, "type"), type))
+			return item;
+	}
+	return NULL;
+}
+
+static bool condition_is(struct json_object *pod, const char *type, const char *status)
+{
+	struct json_object *item = condition(pod, type);
+
+	return item && !strcmp(api_text(item, "status"), status);
+}
+
+/* A container's state that says the word; of any container, those that start before the executor included. */
+static struct json_object *container_state(struct json_object *pod, const char *state, const char *word)
+{
+	static const char *const lists[] = {"status.containerStatuses", "status.initContainerStatuses"};
+	static const char *const times[] = {"state", "lastState"};
+
+	for (size_t l = 0; l < 2; l++) {
+		struct json_object *list = api_at(pod, lists[l]);
+
+		for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list) * 2; i++) {
+			struct json_object *item = json_object_array_get_idx(list, i / 2);
+			struct json_object *at = api_at(api_at(item, times[i % 2]), state);
+
+			/* An init container that is done is no end. */
+			if (at && !strcmp(api_text(at, "reason"), word) && (l == 0 || api_number(at, "exitCode") || strcmp(state, "terminated")))
+				return at;
+		}
+	}
+	return NULL;
+}
+
+/* The object whose message explains the row, or NULL when the row does not fit. */
+static struct json_object *fits(struct json_object *pod, const struct row *row)
+{
+	struct json_object *at;
+
+	switch (row->where) {
+	case IN_STATUS:
+		return strcmp(api_text(pod, "status.reason"), row->word) ? NULL : api_at(pod, "status");
+	case IN_PHASE:
+		return strcmp(api_text(pod, "status.phase"), row->word) ? NULL : api_at(pod, "status");
+	case IN_DISRUPTION:
+		at = condition(pod, "DisruptionTarget");
+		return at && !strcmp(api_text(at, "status"), "True") && !strcmp(api_text(at, "reason"), row->word) ? at : NULL;
+	case IN_SCHEDULED:
+		at = condition(pod, "PodScheduled");
+		return at && !strcmp(api_text(at, "status"), "False") && !strcmp(api_text(at, "reason"), row->word) ? at : NULL;
+	case IN_TERMINATED:
+		return container_state(pod, "terminated", row->word);
+	case IN_WAITING:
+		return container_state(pod, "waiting", row->word);
+	case IN_MESSAGE:
+		return strstr(api_text(pod, "status.message"), row->word) ? api_at(pod, "status") : NULL;
+	}
+	return NULL;
+}
+
+static void judge(struct json_object *pod, struct podview *v)
+{
+	struct verdict *verdict = &v->verdict;
+
+	*verdict = (struct verdict){.reason = "", .phase = BERTH_PHASE_STARTING};
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct json_object *at = fits(pod, &rows[i]);
+
+		if (!at)
+			continue;
+		*verdict = (struct verdict){.code = rows[i].code, .reason = rows[i].reason, .phase = rows[i].phase,
+					    .flags = rows[i].flags};
+		snprintf(verdict->text, sizeof(verdict->text), "%s%s%.250s", rows[i].word,
+			 *api_text(at, "message") ? ": " : "", api_text(at, "message"));
+		break;
+	}
+	if (v->deleting && verdict->code != BERTH_SESSION_LOST) {
+		*verdict = (struct verdict){.code = BERTH_SESSION_LOST, .reason = "deleted", .phase = BERTH_PHASE_DEAD,
+					    .text = "the pod is being deleted"};
+	} else if (!verdict->code && !condition(pod, "PodScheduled")) {
+		verdict->phase = BERTH_PHASE_QUEUED;
+	} else if (!verdict->code && !strcmp(api_text(pod, "status.phase"), "Running") && *v->ip &&
+		   condition_is(pod, "Ready", "True")) {
+		verdict->phase = BERTH_PHASE_READY;
+	}
+}
+
+/* Limits of all containers together. */
+static void take_resources(struct json_object *pod, struct podview *v)
+{
+	struct json_object *list = api_at(pod, "spec.containers");
+
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+		struct json_object *item = json_object_array_get_idx(list, i);
+		uint64_t milli;
+
+		if (text_quantity(api_text(item, "resources.limits.cpu"), &milli))
+			v->cpu_millis += milli;
+		if (text_quantity(api_text(item, "resources.limits.memory"), &milli))
+			v->memory_bytes += milli / 1000;
+		if (text_quantity(api_text(item, "resources.limits.ephemeral-storage"), &milli))
+			v->disk_bytes += milli / 1000;
+	}
+}
+
+static void take_times(struct json_object *pod, struct podview *v)
+{
+	int64_t start = text_time_ms(api_text(pod, "status.startTime"));
+	int64_t seconds = api_number(pod, "spec.activeDeadlineSeconds");
+
+	v->created_ms = text_time_ms(api_text(pod, "metadata.creationTimestamp"));
+	if (seconds)
+		v->expires_ms = (start ? start : v->created_ms) + seconds * 1000;
+}
+
+static int64_t restarts_of(struct json_object *pod, const char *container)
+{
+	struct json_object *list = api_at(pod, "status.containerStatuses");
+
+	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+		struct json_object *item = json_object_array_get_idx(list, i);
+
+		if (!strcmp(api_text(item, "name"), container))
+			return api_number(item, "restartCount");
+	}
+	return 0;
+}
+
+void podview_of(struct json_object *pod, const char *container, struct podview *ret)
+{
+	*ret = (struct podview){
+		.ns = api_text(pod, "metadata.namespace"),
+		.name = api_text(pod, "metadata.name"),
+		.uid = api_text(pod, "metadata.uid"),
+		.version = api_text(pod, "metadata.resourceVersion"),
+		.ip = api_text(pod, "status.podIP"),
+		.deployment = api_member(pod, "metadata.annotations", NOTE_DEPLOYMENT),
+		.workspace = api_member(pod, "metadata.annotations", NOTE_WORKSPACE),
+		.task = api_member(pod, "metadata.annotations", NOTE_TASK),
+		.intent = api_member(pod, "metadata.annotations", NOTE_INTENT),
+		.runtime_class = api_text(pod, "spec.runtimeClassName"),
+		.deleting = api_at(pod, "metadata.deletionTimestamp") != NULL,
+		.managed = !strcmp(api_member(pod, "metadata.labels", LABEL_MANAGED), LABEL_MANAGED_VALUE),
+		.free = *api_member(pod, "metadata.labels", LABEL_POOL) != '\0',
+		.restarts = restarts_of(pod, container),
+	};
+	take_times(pod, ret);
+	take_resources(pod, ret);
+	judge(pod, ret);
+}

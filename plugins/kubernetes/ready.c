@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod whenever the watch says that
+ * something changed, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal ends the wait
+ * at once. The calling thread.
+ */
+#include "ready.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api.h"
+#include "backend.h"
+#include "fate.h"
+#include "peer.h"
+#include "watch.h"
+
+#define LOOK_FIRST_NS INT64_C(50000000)
+#define LOOK_MOST_NS INT64_C(2000000000)
+#define DIAL_FIRST_NS INT64_C(20000000)
+#define DIAL_MOST_NS INT64_C(1000000000)
+/* How long a pod that cannot be scheduled is waited for here; the host asks again for as long as it wants. */
+#define UNSCHEDULABLE_NS INT64_C(1000000000)
+
+/* What was seen so far. */
+struct wait {
+	struct kube *k;
+	struct berth_call *call;
+	struct session *session;
+	uint32_t phase;	  /* last told */
+	int64_t since_ns; /* a verdict with grace stands since then; 0: none does */
+	int64_t full_ns;  /* unschedulable since then */
+	struct verdict last;
+	struct kerr *err;
+};
+
+static void tell(struct wait *w, const struct verdict *verdict)
+{
+	if (verdict->phase == w->phase)
+		return;
+	w->phase = verdict->phase;
+	kube_host->progress(w->call, verdict->phase == BERTH_PHASE_READY ? BERTH_PHASE_STARTING : verdict->phase,
+			    *verdict->text ? verdict->text : "waits for the pod");
+}
+
+static bool has_lasted(int64_t *since_ns, int64_t ns)
+{
+	int64_t now = text_boot_ns();
+
+	if (!*since_ns)
+		*since_ns = now;
+	return now - *since_ns >= ns;
+}
+
+/* OK: look again later. Else the wait's end. */
+static int32_t judge(struct wait *w, const struct verdict *verdict)
+{
+	bool full = verdict->code == BERTH_CAPACITY && !(verdict->flags & VERDICT_HOLD);
+
+	w->last = *verdict;
+	if (!(verdict->flags & VERDICT_GRACE))
+		w->since_ns = 0;
+	if (!full)
+		w->full_ns = 0;
+	if (verdict->code == BERTH_OK || (verdict->flags & VERDICT_HOLD))
+		return BERTH_OK;
+	if ((verdict->flags & VERDICT_GRACE) && !has_lasted(&w->since_ns, w->k->pull_grace_ms * 1000000))
+		return BERTH_OK;
+	if (full && !has_lasted(&w->full_ns, UNSCHEDULABLE_NS))
+		return BERTH_OK;
+	return kerr_set(w->err, verdict->code, verdict->reason, "%s", verdict->text);
+}
+
+/* What is said at the deadline: what it was waiting for. */
+static int32_t late(struct wait *w, int32_t rc)
+{
+	if (rc == BERTH_TIMEOUT && w->last.code)
+		return kerr_set(w->err, w->last.code, w->last.reason, "%s", w->last.text);
+	return rc;
+}
+
+static int32_t look_until(struct wait *w, struct watch_waiter *waiter, struct json_object **ret_pod)
+{
+	int64_t pause = LOOK_FIRST_NS;
+
+	for (;;) {
+		struct json_object *pod;
+		struct podview view;
+		int32_t rc = fate_pod(w->k, w->call, w->session, &pod, w->err);
+
+		if (rc)
+			return late(w, rc);
+		podview_of(pod, w->k->container, &view);
+		tell(w, &view.verdict);
+		rc = judge(w, &view.verdict);
+		if (!rc && view.verdict.phase == BERTH_PHASE_READY) {
+			*ret_pod = pod;
+			return BERTH_OK;
+		}
+		json_object_put(pod);
+		if (!rc)
+			rc = watch_wait(waiter, w->call, text_boot_ns() + pause, w->err);
+		if (rc)
+			return late(w, rc);
+		pause = pause * 2 < LOOK_MOST_NS ? pause * 2 : LOOK_MOST_NS;
+	}
+}
+
+/* Until the pod is ready; *ret_pod then is to be put. */
+static int32_t wait_pod(struct wait *w, struct json_object **ret_pod)
+{
+	struct watch_waiter waiter;
+	int32_t rc;
+
+	watch_listen(w->k->watch, &waiter, w->session->uid);
+	rc = look_until(w, &waiter, ret_pod);
+	watch_unlisten(w->k->watch, &waiter);
+	return rc;
+}
+
+/* The executor takes our key: a session is not handed out before. */
+static int32_t dial_once(struct wait *w, char *ret_root, size_t cap)
+{
+	const struct peer_request request = {.path = "/v1/check"};
+	struct json_object *health;
+	bool touched;
+	int32_t rc = peer_health(w->k, w->call, w->session, &health, w->err);
+
+	if (rc)
+		return rc;
+	snprintf(ret_root, cap, "%s", api_text(health, "root"));
+	json_object_put(health);
+	rc = peer_send(w->k, w->call, w->session, &request, &touched, w->err);
+	if (rc == BERTH_UNAUTHENTICATED)
+		return kerr_set(w->err, BERTH_INVALID, "executor_key",
+				"the executor does not accept the signing key: the pod was made with another one");
+	return rc;
+}
+
+/* Ready is not yet listening. */
+static int32_t dial(struct wait *w, char *ret_root, size_t cap)
+{
+	int64_t pause = DIAL_FIRST_NS;
+
+	for (;;) {
+		int32_t rc = dial_once(w, ret_root, cap);
+		struct kerr why;
+
+		if (rc != BERTH_UNAVAILABLE && rc != BERTH_UNKNOWN)
+			return rc;
+		why = *w->err;
+		rc = fate_after(w->k, w->call, w->session, rc, w->err);
+		if (rc == BERTH_SESSION_LOST)
+			return rc;
+		rc = kube_wait(w->call, text_boot_ns() + pause, w->err);
+		if (rc == BERTH_TIMEOUT)
+			*w->err = why;
+		if (rc)
+			return w->err->code;
+		pause = pause * 2 < DIAL_MOST_NS ? pause * 2 : DIAL_MOST_NS;
+	}
+}
+
+static int32_t emit(struct wait *w, struct json_object *pod, const char *root)
+{
+	struct podview view;
+	struct report report;
+	char ref[BERTH_REF_MAX + 1];
+
+	podview_of(pod, w->k->container, &view);
+	report_pod(w->k, pod, &view, w->session, root, &report);
+	/* Of a claim the ref is the claim's, and so are identity and intent. */
+	names_ref_text(w->session->ref.ns, w->session->ref.name, w->session->ref.uid, ref);
+	report.info.ref = str_of(ref);
+	if (w->k->claims) {
+		report.info.workspace_id = str_of(w->session->workspace);
+		report.info.task_id = str_of(w->session->task);
+		report.info.intent = str_of("");
+	}
+	return kube_host->emit_session(w->call, &report.info);
+}
+
+int32_t ready_wait(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err)
+{
+	struct wait w = {.k = k, .call = call, .session = session, .err = err};
+	struct json_object *pod = NULL;
+	struct podview view;
+	char root[BERTH_PATH_MAX + 1] = "";
+	int32_t rc = backend_of(k)->locate(k, call, session, err);
+
+	if (!rc)
+		rc = wait_pod(&w, &pod);
+	if (rc)
+		return rc;
+	podview_of(pod, k->container, &view);
+	snprintf(session->ip, sizeof(session->ip), "%s", view.ip);
+	if (!k->claims) {
+		snprintf(session->workspace, sizeof(session->workspace), "%s", view.workspace);
+		snprintf(session->task, sizeof(session->task), "%s", view.task);
+	}
+	rc = dial(&w, root, sizeof(root));
+	if (!rc)
+		rc = emit(&w, pod, root);
+	json_object_put(pod);
+	return rc;
+}

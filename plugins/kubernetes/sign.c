@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ed25519 signatures for executors, by libcrypto. The private key is read through the host each time it is needed, so that a
+ * replaced file counts at once, and lives as long as one request. Any thread. Never logs a key or a token.
+ */
+#include "sign.h"
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+#define PEM_MAX 4096
+#define TOKEN_DOMAIN "berth-executor-token-v1\n"
+#define BODY_DOMAIN "berth-executor-body-v1\n"
+
+struct sign_key {
+	EVP_PKEY *key;
+};
+
+int32_t sign_key_of(const char *pem, size_t len, struct sign_key **ret, struct kerr *err)
+{
+	BIO *bio = BIO_new_mem_buf(pem, (int)len);
+	struct sign_key *key = calloc(1, sizeof(*key));
+
+	if (bio && key)
+		key->key = PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL);
+	BIO_free(bio);
+	if (!key || !key->key || EVP_PKEY_id(key->key) != EVP_PKEY_ED25519) {
+		sign_key_drop(key);
+		return kerr_set(err, BERTH_INVALID, "signing_key",
+				"signing_key holds no Ed25519 private key in PEM (openssl genpkey -algorithm ed25519)");
+	}
+	*ret = key;
+	return BERTH_OK;
+}
+
+int32_t sign_key_get(struct kube *k, struct sign_key **ret, struct kerr *err)
+{
+	char *pem = malloc(PEM_MAX);
+	size_t len = 0;
+	int32_t rc;
+
+	if (!pem)
+		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
+	rc = kube_host->secret(k->target, OPTION_SIGNING_KEY, pem, PEM_MAX, &len);
+	if (rc)
+		kerr_set(err, BERTH_INVALID, "signing_key", "the option signing_key cannot be read: is it set, and at most %d bytes?",
+			 PEM_MAX);
+	else
+		rc = sign_key_of(pem, len, ret, err);
+	explicit_bzero(pem, PEM_MAX);
+	free(pem);
+	return rc ? err->code : BERTH_OK;
+}
+
+void sign_key_drop(struct sign_key *key)
+{
+	if (key)
+		EVP_PKEY_free(key->key);
+	free(key);
+}
+
+int32_t sign_public(const struct sign_key *key, char ret[48], struct kerr *err)
+{
+	unsigned char raw[32];
+	size_t len = sizeof(raw);
+
+	if (EVP_PKEY_get_raw_public_key(key->key, raw, &len) != 1 || len != sizeof(raw))
+		return kerr_set(err, BERTH_INTERNAL, "signing_key", "libcrypto gives no public key");
+	EVP_EncodeBlock((unsigned char *)ret, raw, (int)len);
+	return BERTH_OK;
+}
+
+static int32_t sign(const struct sign_key *key, const void *ptr, size_t len, unsigned char ret[64], struct kerr *err)
+{
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	size_t size = 64;
+	int ok = ctx && EVP_DigestSignInit(ctx, NULL, NULL, NULL, key->key) == 1 &&
+		 EVP_DigestSign(ctx, ret, &size, ptr, len) == 1 && size == 64;
+
+	EVP_MD_CTX_free(ctx);
+	return ok ? BERTH_OK : kerr_set(err, BERTH_INTERNAL, "signing_key", "libcrypto does not sign");
+}
+
+static void put_base64url(struct buf *out, const void *ptr, size_t len)
+{
+	unsigned char *text = malloc(len / 3 * 4 + 8);
+	size_t size;
+
+	if (!text) {
+		out->bad = true;
+		return;
+	}
+	size = (size_t)EVP_EncodeBlock(text, ptr, (int)len);
+	while (size && text[size - 1] == '=')
+		size--;
+	for (size_t i = 0; i < size; i++)
+		text[i] = text[i] == '+' ? '-' : text[i] == '/' ? '_' : text[i];
+	buf_put(out, text, size);
+	free(text);
+}
+
+static void put_hex(struct buf *out, const unsigned char *bytes, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		buf_add(out, "%02x", bytes[i]);
+	buf_put(out, "\n", 1);
+}
+
+static void put_claims(struct buf *out, const char *key_id, const struct sign_claims *c)
+{
+	buf_add(out, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n", key_id, c->uid, c->instance, c->workspace, c->task, c->method, c->path);
+	put_hex(out, c->head, 32);
+	if (c->body)
+		put_hex(out, c->body, 32);
+	else
+		buf_add(out, "signed\n");
+	buf_add(out, "%s\n%u\n%lld\n%s\n", c->execution_id, c->attempt, (long long)c->expires_ms, c->nonce);
+}
+
+int32_t sign_token(const struct sign_key *key, const char *key_id, const struct sign_claims *claims,
+		   char ret[SIGN_TOKEN_MAX + 1], struct kerr *err)
+{
+	struct buf text = {.max = 8192}, token = {.max = SIGN_TOKEN_MAX};
+	const size_t skip = strlen(TOKEN_DOMAIN);
+	unsigned char signature[64];
+	int32_t rc;
+
+	buf_add(&text, "%s", TOKEN_DOMAIN);
+	put_claims(&text, key_id, claims);
+	rc = text.bad ? kerr_set(err, BERTH_INTERNAL, "token", "the claims are too long")
+		      : sign(key, text.ptr, text.len, signature, err);
+	if (!rc) {
+		put_base64url(&token, text.ptr + skip, text.len - skip);
+		buf_put(&token, ".", 1);
+		put_base64url(&token, signature, sizeof(signature));
+		if (token.bad)
+			rc = kerr_set(err, BERTH_INTERNAL, "token", "the token is too long");
+		else
+			memcpy(ret, token.ptr, token.len + 1);
+	}
+	buf_wipe(&text);
+	buf_wipe(&token);
+	return rc;
+}
+
+static void bytes_of_hex(const char *hex, unsigned char *ret, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		unsigned value = 0;
+
+		sscanf(hex + 2 * i, "%2x", &value);
+		ret[i] = (unsigned char)value;
+	}
+}
+
+int32_t sign_body(const struct sign_key *key, const char *nonce, const unsigned char digest[32],
+		  unsigned char ret_signature[64], struct kerr *err)
+{
+	const size_t domain = strlen(BODY_DOMAIN);
+	unsigned char text[sizeof(BODY_DOMAIN) - 1 + 16 + 32];
+
+	memcpy(text, BODY_DOMAIN, domain);
+	bytes_of_hex(nonce, text + domain, 16);
+	memcpy(text + domain + 16, digest, 32);
+	return sign(key, text, sizeof(text), ret_signature, err);
+}
