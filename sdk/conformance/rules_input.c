@@ -80,7 +80,7 @@ void rule_script_big(struct check *check)
 
 	if (!session)
 		return;
-	while (script->len < BIG)
+	while (script->len + 128 < BIG)
 		buf_puts(script, ": a script may be long, longer than any argument could be\n");
 	buf_puts(script, "printf done; exit 9");
 	run = run_plan(check, session, script->ptr);
