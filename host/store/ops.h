@@ -51,6 +51,11 @@ struct txn_stream {
 	size_t doc_len;
 };
 
+struct txn_notice {
+	struct txn_notice *next;
+	const char *key;
+};
+
 struct txn {
 	unsigned magic;
 	const struct store_ops *ops;
@@ -64,6 +69,7 @@ struct txn {
 	size_t bucket_count, row_count;
 	struct txn_count *counts, **counts_end;
 	struct txn_stream *streams, **streams_end;
+	struct txn_notice *notices; /* in no order */
 };
 
 typedef bool (*row_fn)(const struct store_row *row, void *arg);
@@ -80,6 +86,8 @@ struct store_ops {
 	bool (*healthy)(struct store *store, struct err *err);
 	void (*close)(struct store *store); /* frees the store */
 	int64_t (*hold_ms)(struct store *store); /* NULL: never holds */
+	/* NULL: there is no other process to hear or tell. fn NULL ends it. */
+	int (*listen)(struct store *store, void (*fn)(const char *key, void *arg), void *arg, struct err *err);
 	/* Absent: ret_row->doc NULL and *ret_rev 0. */
 	int (*get)(struct txn *txn, enum store_table table, const char *key, struct store_row *ret_row,
 		   int64_t *ret_rev, struct err *err);

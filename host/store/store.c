@@ -99,6 +99,12 @@ int64_t store_hold_ms(struct store *store)
 	return store->ops->hold_ms != NULL ? store->ops->hold_ms(store) : 0;
 }
 
+int store_listen(struct store *store, void (*fn)(const char *key, void *arg), void *arg, struct err *err)
+{
+	assert(store->magic == STORE_MAGIC);
+	return store->ops->listen != NULL ? store->ops->listen(store, fn, arg, err) : 0;
+}
+
 void store_close(struct store *store)
 {
 	if (store == NULL)

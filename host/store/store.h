@@ -108,6 +108,11 @@ int txn_read_subject(struct txn *txn, enum store_stream stream, const char *subj
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 	     struct err *err);
 
+/* Tells the other processes of this store that what `key` names may have changed, once the step's writes are durable; what this
+ * process wants to know of its own steps it tells itself. A step that only notifies writes nothing, and tells nobody. A notice can be
+ * lost: whoever depends on one looks again by itself. Nothing happens where the store is exclusive. */
+int txn_notify(struct txn *txn, const char *key, struct err *err);
+
 /* ---- outside ---- */
 /* Runs a step; when it returns 0 its writes are durable. Blocks. ERR_STORE: the store is away or refused; nothing was written
  * unless err->reason is "outcome_unknown". Never call from inside a step or with a lock held. */
@@ -127,6 +132,11 @@ bool store_healthy(struct store *store, struct err *err);
 /* For how long nobody may reclaim, take over or sweep: the store was away or its clock jumped, so what looks dead may only
  * have been unable to say that it lives. 0: go on. */
 int64_t store_hold_ms(struct store *store);
+
+/* fn hears the notices of other processes, on a thread of the store's own; it may call the store. key NULL: notices may have been
+ * lost, anything may have changed. Replaces the listener before; when the call returns that one is not called any more. fn NULL:
+ * none. Exclusive stores never call it. */
+int store_listen(struct store *store, void (*fn)(const char *key, void *arg), void *arg, struct err *err);
 
 struct store_config {
 	const char *path;

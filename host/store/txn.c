@@ -446,6 +446,26 @@ int txn_read_subject(struct txn *txn, enum store_stream stream, const char *subj
 	return fail(txn, txn->ops->read_stream(txn, stream, subject, after, limit, fn, arg, err), err);
 }
 
+int txn_notify(struct txn *txn, const char *key, struct err *err)
+{
+	struct txn_notice *notice;
+	int rc = check_write(txn, err);
+
+	if (rc == 0)
+		rc = check_name("notice", key, false, err);
+	if (rc != 0 || txn->ops->listen == NULL)
+		return rc;
+	for (notice = txn->notices; notice != NULL; notice = notice->next)
+		if (strcmp(notice->key, key) == 0)
+			return 0;
+	notice = arena_alloc(txn->arena, sizeof(*notice));
+	if (notice == NULL)
+		return no_memory(txn, err);
+	notice->next = txn->notices;
+	txn->notices = notice;
+	return txn_copy(txn, key, strlen(key), &notice->key, err);
+}
+
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 	     struct err *err)
 {

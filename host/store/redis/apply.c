@@ -123,9 +123,16 @@ static bool touch_due(struct redis_store *store)
 	return due;
 }
 
+static void put_notice(struct building *b, const struct txn_notice *notice)
+{
+	wire_text(&b->args, "w");
+	wire_text(&b->args, notice->key);
+}
+
 static void build(struct building *b)
 {
 	struct redis_store *store = b->conn->store;
+	const struct txn_notice *notice;
 	const struct txn_stream *op;
 	const struct txn_count *count;
 	const struct txn_row *row;
@@ -141,6 +148,8 @@ static void build(struct building *b)
 		put_count(b, count);
 	for (op = b->txn->streams; b->writes && op != NULL; op = op->next)
 		put_stream(b, op);
+	for (notice = b->txn->notices; b->writes && notice != NULL; notice = notice->next)
+		put_notice(b, notice);
 }
 
 /* ---- answers ---- */

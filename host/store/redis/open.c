@@ -34,6 +34,7 @@ const struct store_ops redis_ops = {
 	.healthy = pool_healthy,
 	.close = redis_close,
 	.hold_ms = guard_hold_ms,
+	.listen = redis_listen,
 	.get = redis_get,
 	.scan_due = redis_scan_due,
 	.scan = redis_scan,
@@ -202,6 +203,7 @@ static void redis_close(struct store *base)
 	struct redis_store *store = redis_of(base);
 	size_t i;
 
+	redis_unlisten(store);
 	if (store->base.id[0] != '\0')
 		leave_mark(store);
 	pool_close(store);

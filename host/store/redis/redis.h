@@ -103,6 +103,8 @@ struct redis_store {
 	struct lock lane_lock; /* steps that met a conflict go one by one */
 	struct cond lane_free;
 	bool lane_taken;
+
+	struct redis_listener *listener; /* NULL: nobody listens */
 };
 
 static inline struct redis_store *redis_of(struct store *store)
@@ -236,6 +238,10 @@ int apply_step(struct rconn *conn, const struct txn *txn, bool writes, struct er
 /* step.c */
 int step_update(struct store *base, store_step step, void *arg, struct err *err);
 int step_view(struct store *base, store_step step, void *arg, struct err *err);
+
+/* listen.c */
+int redis_listen(struct store *base, void (*fn)(const char *key, void *arg), void *arg, struct err *err);
+void redis_unlisten(struct redis_store *store);
 
 /* open.c */
 extern const struct store_ops redis_ops;

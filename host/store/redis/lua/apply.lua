@@ -9,6 +9,7 @@
 --   k stream short id read               an entry is acknowledged; read "1": the step has seen it, so it must be there
 --   s stream short subject               all entries of a subject are
 --   t stream short id                    entries up to this one go, but what a group needs
+--   w key                                other processes are told that this may have changed
 -- Number 0: nothing is written, the reads are checked.
 -- All is checked before anything is written: a script that fails half-way is not undone.
 -- A slot has the number of the last application through it. A repetition of that number, after the answer was lost, changes nothing.
@@ -19,7 +20,7 @@ if number > 0 and done and tonumber(done) >= number then
 	return answer('DONE')
 end
 
-local width = { r = 4, p = 7, d = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4 }
+local width = { r = 4, p = 7, d = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4, w = 2 }
 local rows, others, deletes, stale = {}, {}, {}, {}
 
 local function is_stale(name, key, value)
@@ -157,6 +158,10 @@ function run.a(a)
 		redis.call('ZADD', P .. ':of:' .. short .. ':' .. subject, 0, member_of(id))
 	end
 	redis.pcall('PUBLISH', stream, doc)
+end
+
+function run.w(a)
+	redis.pcall('PUBLISH', P .. ':notices', ARGV[2] .. ' ' .. ARGV[a + 1])
 end
 
 function run.c(a)

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What other processes of this store tell: one connection of its own, on which Redis sends the notices of their steps. A
+ * notice may be lost (the connection was away), so after each connect the listener is told that anything may have
+ * changed. The thread here calls the listener; it never writes to the store and holds no lock while it waits.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/log.h"
+#include "store/redis/redis.h"
+
+#define SILENCE_MS 10000 /* then the connection is asked whether it lives */
+#define ANSWER_MS 5000
+#define RETRY_FIRST_MS 100
+#define RETRY_MOST_MS 5000
+
+struct redis_listener {
+	struct redis_store *store;
+	void (*fn)(const char *key, void *arg);
+	void *arg;
+	struct rconn conn;
+	int stop_fd;
+	bool asked; /* a PING is under way */
+	pthread_t thread;
+	char channel[160];
+};
+
+/* False: the listener is to end. */
+static bool sleep_unless_stopped(struct redis_listener *l, int64_t ms)
+{
+	struct pollfd fd = {.fd = l->stop_fd, .events = POLLIN};
+
+	return poll(&fd, 1, (int)ms) == 0;
+}
+
+/* A message is the name of who tells, a blank, the key. What this process tells it has told itself. */
+static void take_message(struct redis_listener *l, const redisReply *reply)
+{
+	size_t own = strlen(l->store->applier);
+	const char *text;
+
+	l->asked = false;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[0]->str ||
+	    strcmp(reply->element[0]->str, "message") != 0 || !reply->element[2]->str)
+		return;
+	text = reply->element[2]->str;
+	if (strncmp(text, l->store->applier, own) == 0 && text[own] == ' ')
+		return;
+	text = strchr(text, ' ');
+	if (text)
+		l->fn(text + 1, l->arg);
+}
+
+static bool take_all(struct redis_listener *l)
+{
+	void *reply = NULL;
+
+	while (redisGetReplyFromReader(l->conn.ctx, &reply) == REDIS_OK) {
+		if (!reply)
+			return true;
+		take_message(l, reply);
+		freeReplyObject(reply);
+	}
+	return false;
+}
+
+static bool send_all(redisContext *ctx)
+{
+	int done = 0;
+
+	while (!done)
+		if (redisBufferWrite(ctx, &done) != REDIS_OK)
+			return false;
+	return true;
+}
+
+/* Each silence is ended by a question; a second one without an answer ends the connection. */
+static bool ask(struct redis_listener *l)
+{
+	if (l->asked)
+		return false;
+	l->asked = true;
+	return redisAppendCommand(l->conn.ctx, "PING") == REDIS_OK && send_all(l->conn.ctx);
+}
+
+/* Until the connection breaks (true) or the listener is to end. */
+static bool follow(struct redis_listener *l)
+{
+	struct pollfd fds[2] = {{.fd = l->stop_fd, .events = POLLIN}, {.fd = l->conn.ctx->fd, .events = POLLIN}};
+
+	for (;;) {
+		int n = poll(fds, 2, l->asked ? ANSWER_MS : SILENCE_MS);
+
+		if (n < 0 && errno != EINTR)
+			return true;
+		if (n > 0 && fds[0].revents)
+			return false;
+		if (n == 0 && !ask(l))
+			return true;
+		if (n > 0 && fds[1].revents && (redisBufferRead(l->conn.ctx) != REDIS_OK || !take_all(l)))
+			return true;
+	}
+}
+
+static bool subscribe(struct redis_listener *l)
+{
+	struct redis_info info;
+	struct err err = {0};
+
+	l->asked = false;
+	if (wire_connect(&l->conn, &info, &err) != 0) {
+		wire_drop(&l->conn);
+		return false;
+	}
+	if (redisAppendCommand(l->conn.ctx, "SUBSCRIBE %s", l->channel) == REDIS_OK && send_all(l->conn.ctx))
+		return true;
+	wire_drop(&l->conn);
+	return false;
+}
+
+static void *listen_main(void *arg)
+{
+	struct redis_listener *l = arg;
+	int64_t wait_ms = RETRY_FIRST_MS;
+	bool go_on = true;
+
+	while (go_on) {
+		if (subscribe(l)) {
+			wait_ms = RETRY_FIRST_MS;
+			l->fn(NULL, l->arg);
+			go_on = follow(l);
+			wire_drop(&l->conn);
+		}
+		if (go_on)
+			go_on = sleep_unless_stopped(l, wait_ms);
+		wait_ms = wait_ms * 2 < RETRY_MOST_MS ? wait_ms * 2 : RETRY_MOST_MS;
+	}
+	return NULL;
+}
+
+static void listener_free(struct redis_listener *l)
+{
+	if (l->stop_fd >= 0)
+		close(l->stop_fd);
+	free(l);
+}
+
+static int start(struct redis_store *store, void (*fn)(const char *key, void *arg), void *arg, struct err *err)
+{
+	struct redis_listener *l = calloc(1, sizeof(*l));
+	int rc = 0;
+
+	if (!l)
+		return err_set(err, ERR_NOMEM, "no memory to listen to Redis");
+	*l = (struct redis_listener){.store = store, .fn = fn, .arg = arg, .conn = {.store = store}};
+	snprintf(l->channel, sizeof(l->channel), "%.140s:notices", store->prefix);
+	l->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (l->stop_fd < 0)
+		rc = err_set(err, ERR_IO, "cannot make an eventfd: %s", strerror(errno));
+	else if (thread_start(&l->thread, "notices", listen_main, l) != 0)
+		rc = err_set(err, ERR_NOMEM, "no thread to listen to Redis");
+	if (rc == 0)
+		store->listener = l;
+	else
+		listener_free(l);
+	return rc;
+}
+
+void redis_unlisten(struct redis_store *store)
+{
+	struct redis_listener *l = store->listener;
+
+	if (!l)
+		return;
+	store->listener = NULL;
+	eventfd_write(l->stop_fd, 1);
+	pthread_join(l->thread, NULL);
+	listener_free(l);
+}
+
+int redis_listen(struct store *base, void (*fn)(const char *key, void *arg), void *arg, struct err *err)
+{
+	struct redis_store *store = redis_of(base);
+
+	redis_unlisten(store);
+	return fn ? start(store, fn, arg, err) : 0;
+}
