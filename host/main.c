@@ -235,6 +235,7 @@ static int start_api(struct host *host, struct err *err)
 	struct api_config config = {
 		.conf = host->conf,
 		.store = host->store,
+		.blobs = host->blobs,
 		.registry = host->registry,
 		.sessions = host->sessions,
 		.executions = host->executions,

@@ -12,6 +12,7 @@
 #include "core/err.h"
 
 struct api;
+struct blob_store;
 struct executions;
 struct registry;
 struct sessions;
@@ -21,6 +22,7 @@ struct watch;
 struct api_config {
 	const struct conf *conf;
 	struct store *store;
+	struct blob_store *blobs;
 	struct registry *registry;
 	struct sessions *sessions;
 	struct executions *executions;

@@ -7,6 +7,7 @@
 
 #include "api/report.h"
 #include "api/resources.h"
+#include "blob/blob.h"
 #include "core/json.h"
 #include "core/limits.h"
 #include "execution/execution.h"
@@ -22,7 +23,7 @@ int health_get(struct req *req, struct err *err)
 }
 
 struct readiness {
-	struct err store;
+	struct err store, objects;
 	struct executions_stat queue;
 	int64_t queue_max;
 	size_t targets, degraded;
@@ -34,6 +35,7 @@ static void look(struct api *api, struct readiness *ret)
 
 	if (!store_healthy(api->config.store, &ret->store) && ret->store.code == 0)
 		err_set(&ret->store, ERR_STORE, "the store does not answer");
+	blob_check(api->config.blobs, &ret->objects);
 	executions_stat(api->config.executions, &ret->queue);
 	ret->queue_max = ret->queue.queue_max;
 	ret->targets = registry->target_count;
@@ -49,8 +51,9 @@ static void look(struct api *api, struct readiness *ret)
 static void put_report(struct api *api, const struct readiness *found, struct buf *out)
 {
 	buf_printf(out,
-		   "\"store\":\"%s\",\"queue\":{\"running\":%u,\"queued\":%u,\"parked\":%u,\"max\":%lld},\"targets\":",
-		   found->store.code ? "unavailable" : "ok", found->queue.running, found->queue.queued,
+		   "\"store\":\"%s\",\"objects\":\"%s\","
+		   "\"queue\":{\"running\":%u,\"queued\":%u,\"parked\":%u,\"max\":%lld},\"targets\":",
+		   found->store.code ? "unavailable" : "ok", found->objects.code ? "unavailable" : "ok", found->queue.running, found->queue.queued,
 		   found->queue.parked, (long long)found->queue_max);
 	report_targets(api->config.registry, false, NULL, out);
 }
@@ -59,6 +62,10 @@ static int problem(const struct readiness *found, struct err *err)
 {
 	if (found->store.code)
 		return err_set(err, ERR_STORE, "%s", found->store.msg);
+	if (found->objects.code) {
+		*err = found->objects;
+		return err->code;
+	}
 	if (found->queue.queued >= found->queue_max)
 		return err_set(err, ERR_QUEUE_FULL, "the queue of executions is full");
 	if (found->degraded == found->targets)

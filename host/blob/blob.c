@@ -61,6 +61,12 @@ int blob_delete_prefix(struct blob_store *blobs, const char *prefix, struct err 
 	return rc != 0 ? rc : blobs->ops->remove_prefix(blobs, prefix, err);
 }
 
+int blob_check(struct blob_store *blobs, struct err *err)
+{
+	assert(blobs->magic == BLOB_MAGIC);
+	return blobs->ops->check(blobs, err);
+}
+
 const char *blob_staging_dir(const struct blob_store *blobs)
 {
 	return blobs->ops->staging_dir(blobs);

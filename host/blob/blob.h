@@ -33,6 +33,9 @@ int blob_size(struct blob_store *blobs, const char *key, uint64_t *ret_size, str
 int blob_delete(struct blob_store *blobs, const char *key, struct err *err); /* absent is 0 */
 /* Deletes everything below "prefix/". */
 int blob_delete_prefix(struct blob_store *blobs, const char *prefix, struct err *err);
+/* Whether objects can be kept now: 0, or ERR_STORE with a sentence for the log. A folder that was taken away and is back, or
+ * another one in its place, is taken into use again, by the rules of blob_open_dir; a missing one is not made. */
+int blob_check(struct blob_store *blobs, struct err *err);
 /* Temporary files older than a crash are removed at open; this is where a caller may make files that blob_put_file will take over
  * by rename. */
 const char *blob_staging_dir(const struct blob_store *blobs);

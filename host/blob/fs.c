@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The directory store: <root>/store-id names the state database it belongs to, <root>/objects holds the objects under
- * their keys, <root>/.staging what is being written. This file opens and closes it; entered by the thread that starts
- * and stops the daemon. It must never adopt a folder with somebody else's files in it.
+ * their keys, <root>/.staging what is being written. This file opens, checks and closes it; entered by the thread that
+ * starts and stops the daemon, the check by any. It must never adopt a folder with somebody else's files in it.
  */
 #include "blob/fs.h"
 
@@ -12,6 +12,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "core/log.h"
 
 #define ID_MAX 128
 #define ID_NEW FS_ID ".new"
@@ -29,7 +31,9 @@ static void fs_close(struct blob_store *blobs)
 		close(store->objects_fd);
 	if (store->staging_fd >= 0)
 		close(store->staging_fd);
+	lock_fini(&store->lock);
 	free(store->root);
+	free(store->id);
 	free(store->staging);
 	store->base.magic = 0;
 	free(store);
@@ -42,6 +46,7 @@ static const struct blob_ops fs_ops = {
 	.size = fs_size,
 	.remove = fs_remove,
 	.remove_prefix = fs_remove_prefix,
+	.check = fs_check,
 	.staging_dir = fs_staging_dir,
 	.close = fs_close,
 };
@@ -172,7 +177,7 @@ static int open_root(const char *root, int *ret_fd, struct err *err)
 	return *ret_fd < 0 ? config_error(err, root, "cannot be opened") : 0;
 }
 
-static struct fs_store *fs_new(const char *root)
+static struct fs_store *fs_new(const char *root, const char *id)
 {
 	struct fs_store *store = calloc(1, sizeof(*store));
 
@@ -181,8 +186,10 @@ static struct fs_store *fs_new(const char *root)
 	store->base.magic = BLOB_MAGIC;
 	store->base.ops = &fs_ops;
 	store->objects_fd = store->staging_fd = -1;
+	lock_init(&store->lock, LOCK_BLOB);
 	store->root = strdup(root);
-	if (store->root == NULL || asprintf(&store->staging, "%s/" FS_STAGING, root) < 0) {
+	store->id = strdup(id);
+	if (store->root == NULL || store->id == NULL || asprintf(&store->staging, "%s/" FS_STAGING, root) < 0) {
 		store->staging = NULL;
 		fs_close(&store->base);
 		return NULL;
@@ -190,22 +197,29 @@ static struct fs_store *fs_new(const char *root)
 	return store;
 }
 
+static int open_folders(const struct fs_store *store, int root_fd, int *ret_objects, int *ret_staging, struct err *err)
+{
+	int rc = check_id(root_fd, store->root, store->id, err);
+
+	if (rc == 0)
+		rc = open_folder(root_fd, store->root, FS_OBJECTS, ret_objects, err);
+	if (rc == 0)
+		rc = open_folder(root_fd, store->root, FS_STAGING, ret_staging, err);
+	if (rc == 0 && fsync(root_fd) != 0)
+		rc = config_error(err, store->root, "cannot be synced");
+	return rc;
+}
+
 int blob_open_dir(const char *root, const char *store_id, struct blob_store **ret, struct err *err)
 {
-	struct fs_store *store = fs_new(root);
+	struct fs_store *store = fs_new(root, store_id);
 	int root_fd = -1, rc;
 
 	if (store == NULL)
 		return err_set(err, ERR_NOMEM, "no memory for the object store");
 	rc = open_root(root, &root_fd, err);
 	if (rc == 0)
-		rc = check_id(root_fd, root, store_id, err);
-	if (rc == 0)
-		rc = open_folder(root_fd, root, FS_OBJECTS, &store->objects_fd, err);
-	if (rc == 0)
-		rc = open_folder(root_fd, root, FS_STAGING, &store->staging_fd, err);
-	if (rc == 0 && fsync(root_fd) != 0)
-		rc = config_error(err, root, "cannot be synced");
+		rc = open_folders(store, root_fd, &store->objects_fd, &store->staging_fd, err);
 	if (rc == 0)
 		rc = fs_empty(store->staging, err);
 	if (root_fd >= 0)
@@ -215,4 +229,63 @@ int blob_open_dir(const char *root, const char *store_id, struct blob_store **re
 	else
 		*ret = &store->base;
 	return rc;
+}
+
+/* ---- a folder that goes and comes ---- */
+
+/* Whether the name in the root still is what the descriptor holds. */
+static bool is_same(int root_fd, const char *name, int fd)
+{
+	struct stat named, held;
+
+	return fstatat(root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &held) == 0 &&
+	       named.st_dev == held.st_dev && named.st_ino == held.st_ino;
+}
+
+/* Other threads use the numbers without a lock: dup3 replaces what they mean in one step. */
+static int replace(struct fs_store *store, int root_fd, struct err *err)
+{
+	int objects = -1, staging = -1;
+	int rc = open_folders(store, root_fd, &objects, &staging, err);
+
+	if (rc == 0 && (dup3(objects, store->objects_fd, O_CLOEXEC) < 0 || dup3(staging, store->staging_fd, O_CLOEXEC) < 0))
+		rc = config_error(err, store->root, "cannot be taken into use again");
+	if (objects >= 0)
+		close(objects);
+	if (staging >= 0)
+		close(staging);
+	if (rc == 0)
+		log_warn("the folder of the objects is another one, and is used from now on", KS("path", store->root));
+	return rc;
+}
+
+static int look_again(struct fs_store *store, struct err *err)
+{
+	int root_fd = open(store->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int rc = 0;
+
+	if (root_fd < 0)
+		return config_error(err, store->root, "is missing");
+	if (!is_same(root_fd, FS_OBJECTS, store->objects_fd) || !is_same(root_fd, FS_STAGING, store->staging_fd))
+		rc = replace(store, root_fd, err);
+	else if (faccessat(root_fd, FS_STAGING, W_OK | X_OK, 0) != 0)
+		rc = config_error(err, store->root, "cannot be written");
+	close(root_fd);
+	return rc;
+}
+
+int fs_check(struct blob_store *blobs, struct err *err)
+{
+	struct fs_store *store = fs_of(blobs);
+	struct err why = {0};
+	int rc;
+
+	lock_take(&store->lock);
+	rc = look_again(store, &why);
+	lock_drop(&store->lock);
+	if (rc != 0) {
+		err_set(err, ERR_STORE, "%s", why.msg);
+		err_reason(err, "objects_missing");
+	}
+	return rc != 0 ? ERR_STORE : 0;
 }

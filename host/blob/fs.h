@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "blob/ops.h"
+#include "core/thread.h"
 
 #define FS_STAGING ".staging"
 #define FS_OBJECTS "objects"
@@ -15,14 +16,18 @@
 
 struct fs_store {
 	struct blob_store base;
-	char *root, *staging;
-	int objects_fd, staging_fd;
+	char *root, *staging, *id;
+	int objects_fd, staging_fd; /* their numbers stay, also when they come to mean new folders */
+	struct lock lock;	    /* class BLOB: one look at a time */
 };
 
 static inline struct fs_store *fs_of(struct blob_store *blobs)
 {
 	return (struct fs_store *)blobs;
 }
+
+/* fs.c: blob_check. */
+int fs_check(struct blob_store *blobs, struct err *err);
 
 /* fs_path.c. Keys are relative to objects_fd. */
 int fs_error(struct err *err, int number, const char *what, const char *key);

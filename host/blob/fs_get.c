@@ -13,6 +13,12 @@ static int open_object(struct fs_store *store, const char *key, int *ret_fd, uin
 	struct stat st;
 	int fd = openat(store->objects_fd, key, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
+	/* With the whole folder away it is not this object that is missing. */
+	if (fd < 0 && errno == ENOENT) {
+		if (fs_check(&store->base, err) != 0)
+			return ERR_STORE;
+		fd = openat(store->objects_fd, key, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	}
 	/* A folder of that name is no object; neither is anything below an object. */
 	if (fd < 0)
 		return fs_error(err, errno == ENOTDIR ? ENOENT : errno, "open", key);

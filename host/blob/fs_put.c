@@ -36,6 +36,12 @@ static int make_temp(struct fs_store *store, const char *key, char ret_name[IDEN
 {
 	ident_random(ret_name, "put_", 24);
 	*ret_fd = openat(store->staging_fd, ret_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	/* In a folder that was removed nothing can be made; there may be another one now. */
+	if (*ret_fd < 0 && errno == ENOENT) {
+		if (fs_check(&store->base, err) != 0)
+			return ERR_STORE;
+		*ret_fd = openat(store->staging_fd, ret_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	}
 	return *ret_fd < 0 ? fs_error(err, errno == ENOENT ? EIO : errno, "begin", key) : 0;
 }
 
@@ -52,6 +58,8 @@ static int rename_in(struct fs_store *store, int from_fd, const char *from, cons
 			return 0;
 		if (errno != ENOENT || faccessat(from_fd, from, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
 			break;
+		if (tries == 0 && fs_check(&store->base, err) != 0)
+			return ERR_STORE;
 	}
 	/* EXDEV is for the caller, who copies. */
 	if (errno == EXDEV)

@@ -16,6 +16,7 @@ struct blob_ops {
 	int (*size)(struct blob_store *blobs, const char *key, uint64_t *ret_size, struct err *err);
 	int (*remove)(struct blob_store *blobs, const char *key, struct err *err);
 	int (*remove_prefix)(struct blob_store *blobs, const char *prefix, struct err *err);
+	int (*check)(struct blob_store *blobs, struct err *err);
 	const char *(*staging_dir)(const struct blob_store *blobs);
 	void (*close)(struct blob_store *blobs); /* frees the store */
 };

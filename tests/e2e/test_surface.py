@@ -7,6 +7,7 @@ import hmac
 import http.client
 import json
 import secrets
+import shutil
 import signal
 import sqlite3
 import time
@@ -385,3 +386,26 @@ def test_reload(make):
     b.get("/sandbox/sessions", token=new, workspace_id="w").expect(200)
     b.get("/health").expect(200)
     check("msg=request" not in b.log()[size:], "no line below the new level")
+
+
+def test_ready_tells_of_missing_objects(make):
+    b = make().start()
+    big = b.run("t", "head -c 100000 /dev/zero")["id"]
+    equal(b.get("/ready").expect(200).json["objects"], "ok")
+    objects, away = b.state / "objects", b.state / "away"
+    objects.rename(away)
+    answer = b.get("/ready").expect_error(503, "store_unavailable").json
+    equal((answer["details"]["reason"], answer["details"]["objects"]), ("objects_missing", "unavailable"))
+    check(str(b.state) not in json.dumps(answer) and str(objects) in b.log(), "the place is for the log only")
+    away.rename(objects)
+    equal(b.get("/ready").expect(200).json["objects"], "ok")
+    equal(len(b.output(big)), 100000)
+
+    shutil.rmtree(objects)
+    b.get("/ready").expect_error(503, "store_unavailable")
+    b.get(f"/sandbox/executions/{big}/stdout").expect_error(503, "store_unavailable")
+    objects.mkdir(mode=0o700)
+    equal(b.get("/ready").expect(200).json["objects"], "ok")
+    equal(len(b.output(b.run("t", "head -c 100000 /dev/zero")["id"])), 100000)
+    b.restart()
+    equal(b.get("/ready").expect(200).json["objects"], "ok")

@@ -492,6 +492,69 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
+static void put_and_read(struct fixture *fixture, const char *key)
+{
+	struct err err = {0};
+	uint64_t size = 0;
+
+	assert_int_equal(blob_put_bytes(fixture->blobs, key, "bytes", 5, &err), 0);
+	assert_int_equal(blob_size(fixture->blobs, key, &size, &err), 0);
+	assert_int_equal(size, 5);
+}
+
+static void test_a_folder_that_is_taken_away(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = {0};
+	char away[PATH];
+	uint64_t size;
+
+	path_in(fixture, "away", away);
+	put_and_read(fixture, "executions/a/stdout");
+	assert_int_equal(blob_check(fixture->blobs, &err), 0);
+	assert_int_equal(rename(fixture->root, away), 0);
+	assert_int_equal(blob_check(fixture->blobs, &err), ERR_STORE);
+	assert_string_equal(err.reason, "objects_missing");
+	assert_non_null(strstr(err.msg, fixture->root));
+	assert_int_equal(access(fixture->root, F_OK), -1); /* it is not made anew behind the operator's back */
+	assert_int_equal(rename(away, fixture->root), 0);
+	assert_int_equal(blob_check(fixture->blobs, &err), 0);
+	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), 0);
+	put_and_read(fixture, "executions/b/stdout");
+}
+
+static void test_a_folder_that_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = {0};
+	uint64_t size;
+
+	put_and_read(fixture, "executions/a/stdout");
+	walk(fixture->root, true);
+	assert_int_equal(blob_check(fixture->blobs, &err), ERR_STORE);
+	assert_int_equal(blob_put_bytes(fixture->blobs, "executions/b/stdout", "b", 1, &err), ERR_STORE);
+	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), ERR_STORE);
+	assert_int_equal(mkdir(fixture->root, 0700), 0);
+	put_and_read(fixture, "executions/b/stdout"); /* without a check before */
+	assert_int_equal(blob_check(fixture->blobs, &err), 0);
+	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), ERR_NOT_FOUND);
+	reopen(fixture);
+	put_and_read(fixture, "executions/c/stdout");
+}
+
+static void test_a_folder_of_another_store_in_its_place(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = {0};
+	struct blob_store *other;
+
+	walk(fixture->root, true);
+	assert_int_equal(blob_open_dir(fixture->root, "another", &other, &err), 0);
+	blob_close(other);
+	assert_int_equal(blob_check(fixture->blobs, &err), ERR_STORE);
+	assert_int_equal(blob_put_bytes(fixture->blobs, "a", "b", 1, &err), ERR_STORE);
+}
+
 static void test_threads(void **state)
 {
 	struct fixture *fixture = *state;
@@ -529,6 +592,9 @@ int main(void)
 		TEST(test_open),
 		TEST(test_open_foreign),
 		TEST(test_staging_is_cleaned),
+		TEST(test_a_folder_that_is_taken_away),
+		TEST(test_a_folder_that_is_removed),
+		TEST(test_a_folder_of_another_store_in_its_place),
 		TEST(test_threads),
 	};
 
