@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * berthctl's HTTP side over libcurl: small exchanges, streams, and the sentences for what went wrong. One thread. Never prints the
- * token.
+ * berthctl's HTTP side over libcurl: small exchanges and streams. A struct ctl keeps one connection and belongs to one thread;
+ * an exchange inside another's callback takes a handle of its own. Never prints the token.
  */
 #include "ctl/ctl.h"
 
@@ -14,17 +14,23 @@
 #include "core/secret.h"
 
 #define REPLY_MAX (64 * LIMIT_MIB)
+#define CONNECT_S 10L
+#define SMALL_S 150L  /* of a small exchange: the longest ?wait is a minute */
+#define HURRIED_S 2L
+#define SILENT_S 600L /* of a file transfer: a session may have to be made first */
 
 struct exchange {
 	struct ctl *ctl;
 	CURL *easy;
+	bool own; /* the handle is of this exchange only */
 	struct curl_slist *headers;
 	struct ctl_reply *reply;
-	ctl_sink sink;
-	ctl_source source;
-	void *arg;
+	const struct ctl_download *download;
+	const struct ctl_upload *upload;
 	const char *method;
+	bool begun;
 	bool failed; /* the local side stopped it */
+	bool silent;
 };
 
 void ctl_reply_fini(struct ctl_reply *reply)
@@ -34,13 +40,57 @@ void ctl_reply_fini(struct ctl_reply *reply)
 	reply->json = NULL;
 }
 
+struct ctl ctl_twin(const struct ctl *ctl)
+{
+	struct ctl twin = *ctl;
+
+	twin.easy = NULL;
+	twin.easy_busy = false;
+	return twin;
+}
+
+void ctl_disconnect(struct ctl *ctl)
+{
+	if (ctl->easy)
+		curl_easy_cleanup(ctl->easy);
+	ctl->easy = NULL;
+}
+
+/* ---- callbacks ---- */
+
+static bool header_value(const char *line, size_t len, const char *name, char *ret, size_t size)
+{
+	size_t skip = strlen(name);
+
+	if (len <= skip || strncasecmp(line, name, skip) != 0)
+		return false;
+	while (skip < len && line[skip] == ' ')
+		skip++;
+	snprintf(ret, size, "%.*s", (int)(len - skip), line + skip);
+	return true;
+}
+
 static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 {
 	struct exchange *x = arg;
+	char value[32];
 
-	if (size * count > 12 && !strncasecmp(ptr, "retry-after:", 12))
-		x->reply->retry_after_ms = 1000 * strtoll(ptr + 12, NULL, 10);
+	if (header_value(ptr, size * count, "retry-after:", value, sizeof(value)))
+		x->reply->retry_after_ms = 1000 * strtoll(value, NULL, 10);
+	else if (header_value(ptr, size * count, "content-length:", value, sizeof(value)))
+		x->reply->size = strtoll(value, NULL, 10);
+	else if (header_value(ptr, size * count, "x-agentarea-file-mode:", value, sizeof(value)))
+		x->reply->mode = (unsigned)strtoul(value, NULL, 8) & 0777;
 	return size * count;
+}
+
+static void begin(struct exchange *x)
+{
+	if (x->begun)
+		return;
+	x->begun = true;
+	if (x->download->begun)
+		x->download->begun(x->download->arg, x->reply);
 }
 
 /* Success bodies go to the sink, error bodies are kept to be explained. */
@@ -50,8 +100,9 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 	long status = 0;
 
 	curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
-	if (x->sink && status / 100 == 2) {
-		x->failed = x->sink(x->arg, ptr, size * count) != 0;
+	if (x->download && status / 100 == 2) {
+		begin(x);
+		x->failed = x->download->sink(x->download->arg, ptr, size * count) != 0;
 		return x->failed ? 0 : size * count;
 	}
 	return buf_append(&x->reply->body, ptr, size * count) ? 0 : size * count;
@@ -60,7 +111,7 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 static size_t on_read(char *ptr, size_t size, size_t count, void *arg)
 {
 	struct exchange *x = arg;
-	long got = x->source(x->arg, ptr, size * count);
+	long got = x->upload->source(x->upload->arg, ptr, size * count);
 
 	x->failed = got < 0;
 	return got < 0 ? CURL_READFUNC_ABORT : (size_t)got;
@@ -72,10 +123,12 @@ static int on_tick(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off
 	struct exchange *x = arg;
 
 	(void)a, (void)b, (void)c, (void)d;
-	if (strcmp(x->method, "DELETE"))
+	if (strcmp(x->method, "DELETE") != 0)
 		ctl_pass_interrupt(x->ctl);
-	return 0;
+	return ctl_stopped();
 }
+
+/* ---- one exchange ---- */
 
 static void add_header(struct exchange *x, const char *name, const char *value)
 {
@@ -103,16 +156,60 @@ static void add_token(struct exchange *x, const char *token)
 	free(value);
 }
 
+static int take_handle(struct exchange *x)
+{
+	struct ctl *ctl = x->ctl;
+
+	x->own = ctl->easy_busy;
+	if (!x->own && ctl->easy)
+		curl_easy_reset(ctl->easy);
+	else if (!x->own)
+		ctl->easy = curl_easy_init();
+	x->easy = x->own ? curl_easy_init() : ctl->easy;
+	if (!x->easy)
+		return ctl_fail(CTL_ERROR, "out of memory");
+	ctl->easy_busy = true;
+	return 0;
+}
+
+static void set_callbacks(struct exchange *x)
+{
+	curl_easy_setopt(x->easy, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(x->easy, CURLOPT_XFERINFOFUNCTION, on_tick);
+	curl_easy_setopt(x->easy, CURLOPT_XFERINFODATA, x);
+	curl_easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, on_header);
+	curl_easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
+	curl_easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(x->easy, CURLOPT_WRITEDATA, x);
+}
+
+static void set_limits(struct exchange *x)
+{
+	bool stream = x->download || x->upload;
+
+	curl_easy_setopt(x->easy, CURLOPT_CONNECTTIMEOUT, x->ctl->hurried ? HURRIED_S : CONNECT_S);
+	curl_easy_setopt(x->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(x->easy, CURLOPT_TCP_KEEPIDLE, 30L);
+	if (x->ctl->hurried)
+		curl_easy_setopt(x->easy, CURLOPT_TIMEOUT, HURRIED_S);
+	else if (!stream)
+		curl_easy_setopt(x->easy, CURLOPT_TIMEOUT, SMALL_S);
+	else if (!x->download || !x->download->patient) {
+		curl_easy_setopt(x->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+		curl_easy_setopt(x->easy, CURLOPT_LOW_SPEED_TIME, SILENT_S);
+	}
+}
+
 static int open_exchange(struct ctl *ctl, struct exchange *x, const char *method, const char *path)
 {
 	struct buf url;
 
+	*x->reply = (struct ctl_reply){.size = -1};
+	buf_init(&x->reply->body, REPLY_MAX);
 	x->ctl = ctl;
 	x->method = method;
-	x->easy = curl_easy_init();
-	if (!x->easy)
-		return ctl_fail(CTL_ERROR, "out of memory");
-	buf_init(&x->reply->body, REPLY_MAX);
+	if (take_handle(x))
+		return CTL_ERROR;
 	buf_init(&url, 64 * LIMIT_KIB);
 	buf_printf(&url, "%s%s", ctl->address, path);
 	curl_easy_setopt(x->easy, CURLOPT_URL, url.ptr);
@@ -121,140 +218,152 @@ static int open_exchange(struct ctl *ctl, struct exchange *x, const char *method
 	curl_easy_setopt(x->easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(x->easy, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
 	curl_easy_setopt(x->easy, CURLOPT_CUSTOMREQUEST, method);
-	curl_easy_setopt(x->easy, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(x->easy, CURLOPT_XFERINFOFUNCTION, on_tick);
-	curl_easy_setopt(x->easy, CURLOPT_XFERINFODATA, x);
-	curl_easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, on_header);
-	curl_easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
-	curl_easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, on_body);
-	curl_easy_setopt(x->easy, CURLOPT_WRITEDATA, x);
+	if (ctl->ca_file)
+		curl_easy_setopt(x->easy, CURLOPT_CAINFO, ctl->ca_file);
+	set_callbacks(x);
+	set_limits(x);
 	if (ctl->token)
 		add_token(x, ctl->token);
 	add_header(x, "Expect", "");
 	return 0;
 }
 
+/* A failed connection to what may have been done, and to what to do about it. */
+static const struct {
+	CURLcode code;
+	const char *next;
+} failures[] = {
+	{CURLE_COULDNT_CONNECT, "is berthd running there? --address or BERTH_ADDRESS says where it listens"},
+	{CURLE_COULDNT_RESOLVE_HOST, "--address or BERTH_ADDRESS says where it listens"},
+	{CURLE_SSL_CONNECT_ERROR, "does the server there speak plain HTTP? then the address begins with http://"},
+	{CURLE_PEER_FAILED_VERIFICATION,
+	 "the certificate is not trusted, or is for another name; --ca-file or BERTH_CA_FILE names the authority that signed it"},
+	{CURLE_SSL_CACERT_BADFILE, "--ca-file or BERTH_CA_FILE must name a file of PEM certificates"},
+	{CURLE_GOT_NOTHING, "does the server there speak TLS? then the address begins with https://"},
+	{CURLE_UNSUPPORTED_PROTOCOL, "does the server there speak TLS? then the address begins with https://"},
+	{CURLE_WEIRD_SERVER_REPLY, "is it berthd that listens there?"},
+};
+
 static int unreachable(const struct ctl *ctl, CURLcode code)
 {
-	if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST)
-		return ctl_fail(CTL_UNAVAILABLE, "cannot reach berthd at %s: %s\n  is it running? set --address or BERTH_ADDRESS when it listens elsewhere",
-				ctl->address, curl_easy_strerror(code));
-	return ctl_fail(CTL_UNAVAILABLE, "%s: %s", ctl->address, curl_easy_strerror(code));
+	size_t i = 0;
+
+	while (i < sizeof(failures) / sizeof(*failures) && failures[i].code != code)
+		i++;
+	ctl_fail(CTL_UNAVAILABLE, "cannot talk to berthd at %s: %s", ctl->address, curl_easy_strerror(code));
+	if (i < sizeof(failures) / sizeof(*failures))
+		fprintf(stderr, "  %s\n", failures[i].next);
+	return CTL_UNAVAILABLE;
+}
+
+static bool never_sent(CURLcode code)
+{
+	return code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+	       code == CURLE_SSL_CONNECT_ERROR || code == CURLE_PEER_FAILED_VERIFICATION ||
+	       code == CURLE_SSL_CACERT_BADFILE || code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
+}
+
+static int outcome(struct ctl *ctl, struct exchange *x, CURLcode code)
+{
+	struct err err = {0};
+
+	if (x->failed || ctl_stopped())
+		return CTL_ERROR; /* the local side said why */
+	if (x->reply->body.error == ERR_PAYLOAD_TOO_LARGE)
+		return ctl_fail(CTL_ERROR, "the answer is larger than %zu MiB; ask for less", REPLY_MAX / LIMIT_MIB);
+	if (code && !(x->upload && x->reply->status >= 400)) { /* an early refusal may break the upload */
+		x->reply->lost = !never_sent(code);
+		x->reply->status = 0;
+		return x->silent || ctl->hurried ? CTL_UNAVAILABLE : unreachable(ctl, code);
+	}
+	if (x->download && x->reply->status / 100 == 2)
+		begin(x);
+	if (x->reply->body.len)
+		json_parse(x->reply->body.ptr, x->reply->body.len, &x->reply->json, &err);
+	return 0;
 }
 
 static int perform(struct ctl *ctl, struct exchange *x)
 {
 	CURLcode code;
-	struct err err = {0};
-	int rc = 0;
+	int rc;
 
 	curl_easy_setopt(x->easy, CURLOPT_HTTPHEADER, x->headers);
 	code = curl_easy_perform(x->easy);
 	curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &x->reply->status);
-	if (x->failed)
-		rc = CTL_ERROR; /* the local side said why */
-	else if (code && !(x->source && x->reply->status >= 400)) /* an early refusal may break the upload */
-		rc = unreachable(ctl, code);
-	else if (x->reply->body.len && !x->sink)
-		json_parse(x->reply->body.ptr, x->reply->body.len, &x->reply->json, &err);
-	else if (x->reply->body.len && x->reply->status >= 400)
-		json_parse(x->reply->body.ptr, x->reply->body.len, &x->reply->json, &err);
+	rc = outcome(ctl, x, code);
 	curl_slist_free_all(x->headers);
-	curl_easy_cleanup(x->easy);
+	if (x->own)
+		curl_easy_cleanup(x->easy);
+	else
+		ctl->easy_busy = false;
 	return rc;
+}
+
+static int exchange(struct ctl *ctl, struct exchange *x, const char *method, const char *path, const char *body,
+		    const char *header)
+{
+	int rc = open_exchange(ctl, x, method, path);
+
+	if (rc)
+		return rc;
+	if (body) {
+		curl_easy_setopt(x->easy, CURLOPT_POSTFIELDS, body);
+		curl_easy_setopt(x->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
+		add_header(x, "Content-Type", "application/json");
+	}
+	if (header)
+		x->headers = curl_slist_append(x->headers, header);
+	return perform(ctl, x);
 }
 
 int ctl_call(struct ctl *ctl, const char *method, const char *path, const char *body, struct ctl_reply *reply)
 {
 	struct exchange x = {.reply = reply};
-	int rc;
 
-	*reply = (struct ctl_reply){0};
-	rc = open_exchange(ctl, &x, method, path);
-	if (rc)
-		return rc;
-	if (body) {
-		curl_easy_setopt(x.easy, CURLOPT_POSTFIELDS, body);
-		curl_easy_setopt(x.easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
-		add_header(&x, "Content-Type", "application/json");
-	}
-	return perform(ctl, &x);
+	return exchange(ctl, &x, method, path, body, NULL);
 }
 
-int ctl_download(struct ctl *ctl, const char *path, ctl_sink sink, void *arg, struct ctl_reply *reply)
+int ctl_try(struct ctl *ctl, const char *method, const char *path, const char *body, const char *header,
+	    struct ctl_reply *reply)
 {
-	struct exchange x = {.reply = reply, .sink = sink, .arg = arg};
-	int rc;
+	struct exchange x = {.reply = reply, .silent = true};
 
-	*reply = (struct ctl_reply){0};
-	rc = open_exchange(ctl, &x, "GET", path);
-	return rc ? rc : perform(ctl, &x);
+	return exchange(ctl, &x, method, path, body, header);
 }
 
-int ctl_upload(struct ctl *ctl, const char *path, ctl_source source, void *arg, int64_t size, struct ctl_reply *reply)
+int ctl_download(struct ctl *ctl, const char *path, const struct ctl_download *how, struct ctl_reply *reply)
 {
-	struct exchange x = {.reply = reply, .source = source, .arg = arg};
-	int rc;
+	struct exchange x = {.reply = reply, .download = how, .silent = how->silent};
 
-	*reply = (struct ctl_reply){0};
-	rc = open_exchange(ctl, &x, "PUT", path);
+	return exchange(ctl, &x, "GET", path, NULL, how->header);
+}
+
+int ctl_upload(struct ctl *ctl, const char *path, const struct ctl_upload *how, struct ctl_reply *reply)
+{
+	struct exchange x = {.reply = reply, .upload = how, .silent = how->silent};
+	int rc = open_exchange(ctl, &x, "PUT", path);
+
 	if (rc)
 		return rc;
 	curl_easy_setopt(x.easy, CURLOPT_UPLOAD, 1L);
 	curl_easy_setopt(x.easy, CURLOPT_READFUNCTION, on_read);
 	curl_easy_setopt(x.easy, CURLOPT_READDATA, &x);
-	if (size >= 0)
-		curl_easy_setopt(x.easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)size);
+	if (how->size >= 0)
+		curl_easy_setopt(x.easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)how->size);
 	else
 		add_header(&x, "Transfer-Encoding", "chunked");
 	return perform(ctl, &x);
 }
 
-/* Statuses to exit codes and what to do next. */
-static const struct advice {
-	long status;
-	int code;
-	const char *next;
-} advices[] = {
-	{401, CTL_DENIED, "set BERTH_TOKEN or --token-file to a token that the configuration of berthd lists"},
-	{403, CTL_DENIED, "this token has not the scope or the workspace; ask for one that has"},
-	{404, CTL_NOT_FOUND, NULL},
-	{410, CTL_NOT_FOUND, "the session is gone; the next command gets a new one"},
-	{429, CTL_UNAVAILABLE, "try again later"},
-	{503, CTL_UNAVAILABLE, "try again later"},
-	{504, CTL_UNAVAILABLE, "try again later"},
-	{400, CTL_REFUSED, NULL},
-	{409, CTL_REFUSED, NULL},
-	{413, CTL_REFUSED, NULL},
-	{422, CTL_REFUSED, NULL},
-	{501, CTL_REFUSED, NULL},
-	{0, CTL_ERROR, NULL},
-};
-
-int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char *what)
-{
-	const struct advice *advice = advices;
-	const char *message = ctl_text(reply->json, "message"), *word = ctl_text(reply->json, "error");
-
-	while (advice->status && advice->status != reply->status)
-		advice++;
-	if (ctl->json && reply->json)
-		ctl_json(reply->json);
-	ctl_fail(advice->code, "%s: %s%s%s%s", what, *message ? message : "the answer was not Berth's; is the address right?",
-		 *word ? " (" : "", word, *word ? ")" : "");
-	if (reply->retry_after_ms)
-		fprintf(stderr, "  try again in %lld s\n", (long long)(reply->retry_after_ms / 1000));
-	else if (advice->next)
-		fprintf(stderr, "  %s\n", advice->next);
-	return advice->code;
-}
+/* ---- paths ---- */
 
 static void percent(struct buf *out, const char *text)
 {
 	for (; *text; text++) {
 		unsigned char c = (unsigned char)*text;
 
-		if (isalnum(c) || strchr("-._~", c))
+		if ((c < 0x80 && isalnum(c)) || strchr("-._~", c))
 			buf_append(out, text, 1);
 		else
 			buf_printf(out, "%%%02X", c);

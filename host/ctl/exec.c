@@ -1,25 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec, logs, executions, cancel: commands of a task. One thread besides the second output stream of follow.c.
+ * exec: what is sent first (standard input, variables), the command, its output, its exit code. Main thread besides the second
+ * output stream of follow.c. Every error of our own is CTL_BERTH, so that it is not taken for the command's.
  */
-#include "ctl/ctl.h"
+#include "ctl/commands.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include "core/ident.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "core/secret.h"
 
-static void quote_word(struct buf *script, const char *word)
-{
-	buf_puts(script, script->len ? " '" : "'");
-	for (; *word; word++) {
-		if (*word == '\'')
-			buf_puts(script, "'\\''");
-		else
-			buf_append(script, word, 1);
+#define OPT(name_, letter_, type_, argument_, field_, doc_)                                                            \
+	{                                                                                                              \
+		.name = name_, .letter = letter_, .type = type_, .argument = argument_,                                \
+		.off = offsetof(struct exec_options, field_), .doc = doc_                                              \
 	}
-	buf_puts(script, "'");
-}
+
+const struct ctl_option exec_options[] = {
+	OPT("cwd", 'C', CTL_TEXT, "DIR", cwd, "folder of the workspace to run in"),
+	OPT("timeout", 't', CTL_TIME, "TIME", timeout, "stop it after this long, as in 90s or 10m (default: the daemon's)"),
+	OPT("stdin", 'i', CTL_FLAG, NULL, input, "send standard input first, to its end, and give it to the command"),
+	OPT("env", 'e', CTL_MANY, "NAME[=VALUE]", env, "set a variable, or pass the one of here on; may be repeated"),
+	OPT("env-ref", 0, CTL_TEXT, "PATH", env_ref, "workspace file with NUL-separated NAME=VALUE pairs"),
+	OPT("stdin-ref", 0, CTL_TEXT, "PATH", stdin_ref, "workspace file to read as standard input"),
+	OPT("script", 0, CTL_TEXT, "FILE", script, "run this local file as the script ('-' = standard input)"),
+	OPT("region", 0, CTL_TEXT, "NAME", region, "region the session must be in"),
+	OPT("keep", 0, CTL_FLAG, NULL, keep, "let background processes live on after the command"),
+	OPT("detach", 'd', CTL_FLAG, NULL, detach, "print the execution's id and do not wait"),
+	OPT("quiet", 'q', CTL_FLAG, NULL, quiet, "do not print the output"),
+	OPT("idempotency-key", 0, CTL_TEXT, "KEY", key, "asked again with the same key, it is the same execution"),
+	{0},
+};
+
+/* ---- the script ---- */
 
 static int read_script(struct buf *script, const char *path)
 {
@@ -45,57 +62,127 @@ static int read_script(struct buf *script, const char *path)
 	return rc;
 }
 
-static int make_script(struct buf *script, const char *file, int argc, char **argv)
+static int make_script(struct buf *script, const char *file, int count, char **words)
 {
+	buf_puts(script, "");
 	if (file)
-		return argc ? ctl_fail(CTL_USAGE, "--script and a COMMAND exclude each other") : read_script(script, file);
-	if (!argc)
+		return count ? ctl_fail(CTL_USAGE, "exec: --script and a COMMAND exclude each other") : read_script(script, file);
+	if (!count)
 		return ctl_fail(CTL_USAGE, "exec: what should run? see berthctl exec --help");
-	if (argc == 1)
-		buf_puts(script, argv[0]);
-	else
-		for (int i = 0; i < argc; i++)
-			quote_word(script, argv[i]);
+	if (count == 1)
+		buf_puts(script, words[0]);
+	for (int i = 0; count > 1 && i < count; i++) {
+		buf_puts(script, i ? " " : "");
+		ctl_quote(script, words[i]);
+	}
 	if (script->error)
-		return ctl_fail(CTL_REFUSED, "a command may have at most %zu bytes", LIMIT_COMMAND_BODY);
+		return ctl_fail(CTL_REFUSED, "a command may have at most %zu bytes; --script and files of the task take more",
+				LIMIT_COMMAND_BODY);
 	return 0;
 }
 
-struct exec_options {
-	char *cwd, *timeout, *region, *env, *input, *script, *key;
-	bool keep, detach, quiet;
+/* ---- what is sent first ---- */
+
+struct inputs {
+	char stdin_path[80], env_path[80]; /* "" = none was sent */
 };
 
-static void put_text(struct buf *body, const char *key, const char *value)
+/* With a key of the caller's the name is the same whenever it is asked again: it is part of what is asked. */
+static void name_input(char path[80], const char *kind, const char *key)
 {
-	if (!value)
-		return;
-	buf_printf(body, ",\"%s\":", key);
-	json_put_string(body, value, strlen(value));
+	char id[IDENT_ID_MAX + 1], digest[65];
+
+	ident_random(id, "", 16);
+	if (key)
+		secret_sha256_hex(key, strlen(key), digest);
+	snprintf(path, 80, ".berthctl-%s-%.16s", kind, key ? digest : id);
 }
 
-static void make_body(struct buf *body, const struct ctl *ctl, const char *task, const struct exec_options *o, int64_t timeout,
-		      const struct buf *script)
+static int send_stdin(struct ctl *ctl, const char *task, const char *key, struct inputs *in)
 {
-	buf_puts(body, "{\"workspace_id\":");
-	json_put_string(body, ctl->workspace, strlen(ctl->workspace));
-	put_text(body, "task_id", task);
-	if (o->region) {
-		buf_puts(body, ",\"runtime\":{\"region\":");
-		json_put_string(body, o->region, strlen(o->region));
-		buf_puts(body, "}");
-	}
-	buf_puts(body, ",\"command\":{\"command_body\":");
-	json_put_string(body, script->ptr ? script->ptr : "", script->len);
-	put_text(body, "cwd", o->cwd);
-	put_text(body, "env_ref", o->env);
-	put_text(body, "stdin_ref", o->input);
-	if (timeout > 0)
-		buf_printf(body, ",\"timeout_seconds\":%lld", (long long)timeout);
-	if (o->keep)
-		buf_puts(body, ",\"keep_descendants\":true");
-	buf_puts(body, "}}");
+	if (isatty(STDIN_FILENO))
+		fputs("berthctl: reading standard input; Ctrl-D ends it\n", stderr);
+	name_input(in->stdin_path, "stdin", key);
+	return ctl_send(ctl, task, in->stdin_path, STDIN_FILENO, "standard input", 0600, NULL);
 }
+
+static int make_env(const struct ctl_many *env, struct buf *out)
+{
+	for (size_t i = 0; i < env->count; i++) {
+		const char *word = env->words[i], *value = strchr(word, '=');
+
+		if (!value && !getenv(word))
+			return ctl_fail(CTL_USAGE, "--env: there is no variable '%s' here; write NAME=VALUE%s", word,
+					strchr(word, '/') ? ", or --env-ref for a file of the workspace" : "");
+		buf_puts(out, word);
+		if (!value) {
+			buf_puts(out, "=");
+			buf_puts(out, getenv(word));
+		}
+		buf_append(out, "", 1);
+	}
+	return out->error ? ctl_fail(CTL_REFUSED, "--env: at most %zu bytes in all", LIMIT_ENV_BYTES) : 0;
+}
+
+static int send_env(struct ctl *ctl, const char *task, const struct exec_options *o, struct inputs *in)
+{
+	struct buf pairs;
+	int rc;
+
+	buf_init(&pairs, LIMIT_ENV_BYTES);
+	rc = make_env(&o->env, &pairs);
+	if (!rc) {
+		name_input(in->env_path, "env", o->key);
+		rc = ctl_send_bytes(ctl, task, in->env_path, pairs.ptr, pairs.len);
+	}
+	buf_fini(&pairs);
+	return rc;
+}
+
+static int send_inputs(struct ctl *ctl, const char *task, const struct exec_options *o, struct inputs *in)
+{
+	int rc = 0;
+
+	if (o->input && (o->stdin_ref || (o->script && !strcmp(o->script, "-"))))
+		return ctl_fail(CTL_USAGE, "exec: --stdin excludes --stdin-ref and --script -");
+	if (o->env.count && o->env_ref)
+		return ctl_fail(CTL_USAGE, "exec: --env and --env-ref exclude each other");
+	if (o->env.count)
+		rc = send_env(ctl, task, o, in);
+	if (!rc && o->input)
+		rc = send_stdin(ctl, task, o->key, in);
+	return rc;
+}
+
+static void remove_quietly(struct ctl *ctl, const char *task, const char *name)
+{
+	struct ctl_reply reply;
+	struct buf path;
+
+	ctl_file_path(&path, ctl, "files", task, "path", name);
+	ctl_query(&path, "ensure", "false");
+	ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply);
+	ctl_reply_fini(&reply);
+	buf_fini(&path);
+}
+
+/* They end with the command; when that is not waited for, with the session. */
+static void drop_inputs(struct ctl *ctl, const char *task, const struct inputs *in, bool detached)
+{
+	const char *paths[] = {in->stdin_path, in->env_path};
+
+	for (size_t i = 0; i < 2; i++) {
+		if (!*paths[i])
+			continue;
+		if (detached)
+			fprintf(stderr, "berthctl: %s stays in the workspace for the command to read; remove it later, or it ends with the session\n",
+				paths[i]);
+		else
+			remove_quietly(ctl, task, paths[i]);
+	}
+}
+
+/* ---- the end ---- */
 
 /* The exit code of a terminal record, and a sentence for what is not the command's own doing. */
 static int exit_of(struct json_object *record, bool quiet)
@@ -105,7 +192,7 @@ static int exit_of(struct json_object *record, bool quiet)
 
 	if (!strcmp(status, "completed")) {
 		if (!strcmp(kind, "timeout") && !quiet)
-			fprintf(stderr, "berthctl: the command ran into its timeout and was stopped\n");
+			fprintf(stderr, "berthctl: the command ran into its timeout and was stopped; --timeout asks for longer\n");
 		return (int)ctl_number(record, "result.exit_code", CTL_BERTH);
 	}
 	if (!strcmp(status, "cancelled"))
@@ -119,13 +206,11 @@ static int follow_to_end(struct ctl *ctl, const char *id, const struct exec_opti
 	struct json_object *record = NULL;
 	int rc = 0;
 
-	ctl_cancel_on_signal(id);
 	if (!ctl->json && !o->quiet)
-		rc = ctl_follow(ctl, id, true, true);
-	if (rc && rc != CTL_UNAVAILABLE)
+		rc = ctl_follow(ctl, id, true, true, true);
+	if (rc)
 		return CTL_BERTH;
 	rc = ctl_wait_terminal(ctl, id, &record);
-	ctl_cancel_on_signal(NULL);
 	if (rc)
 		return CTL_BERTH;
 	if (ctl->json)
@@ -135,185 +220,60 @@ static int follow_to_end(struct ctl *ctl, const char *id, const struct exec_opti
 	return rc;
 }
 
-static int create(struct ctl *ctl, const char *body, char **ret_id)
+static int run(struct ctl *ctl, const struct ctl_create *create, const struct exec_options *o)
 {
-	struct ctl_reply reply;
-	int rc = ctl_call(ctl, "POST", "/sandbox/executions", body, &reply);
-
-	if (!rc && reply.status != 202 && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, "exec");
-	if (!rc)
-		*ret_id = strdup(ctl_text(reply.json, "id"));
-	ctl_reply_fini(&reply);
-	return rc;
-}
-
-int ctl_exec(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
-{
-	struct exec_options o = {0};
-	const struct ctl_option options[] = {
-		{"cwd", 'C', "DIR", &o.cwd, "folder of the workspace to run in"},
-		{"timeout", 't', "TIME", &o.timeout, "stop it after this long, as in 90s or 10m (default: the daemon's)"},
-		{"env-ref", 0, "PATH", &o.env, "workspace file with NUL-separated NAME=VALUE pairs"},
-		{"stdin-ref", 0, "PATH", &o.input, "workspace file to read as standard input"},
-		{"script", 0, "FILE", &o.script, "run this local file as the script ('-' = standard input)"},
-		{"region", 0, "NAME", &o.region, "region the session must be in"},
-		{"keep", 0, NULL, &o.keep, "let background processes live on after the command"},
-		{"detach", 'd', NULL, &o.detach, "print the execution's id and do not wait"},
-		{"quiet", 'q', NULL, &o.quiet, "do not print the output"},
-		{0},
-	};
-	int at = ctl_parse(ctl, command, options, argc, argv, 1, -1, true), rc;
-	struct buf script, body;
-	int64_t timeout = 0;
-	const char *task;
-	char *id = NULL;
-
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	task = argv[at];
-	/* Options may also stand between the task and the command. */
-	if (at + 1 < argc) {
-		int next = ctl_parse(ctl, command, options, argc - at, argv + at, 0, -1, true);
-
-		if (next < 0)
-			return CTL_PARSED_EXIT(next);
-		at += next - 1;
-	}
-	if (o.timeout && (timeout = ctl_seconds(o.timeout)) <= 0)
-		return ctl_fail(CTL_USAGE, "--timeout: '%s' is not a time; write 90s or 10m", o.timeout);
-	buf_init(&script, LIMIT_COMMAND_BODY);
-	buf_init(&body, LIMIT_CREATE_BODY);
-	rc = make_script(&script, o.script, argc - at - 1, argv + at + 1);
-	if (!rc) {
-		make_body(&body, ctl, task, &o, timeout, &script);
-		rc = body.error ? ctl_fail(CTL_REFUSED, "the command is too long") : create(ctl, body.ptr, &id);
-		if (rc)
-			rc = CTL_BERTH;
-	}
-	if (!rc && o.detach)
-		puts(id);
-	else if (!rc)
-		rc = follow_to_end(ctl, id, &o);
-	free(id);
-	buf_fini(&script);
-	buf_fini(&body);
-	return rc;
-}
-
-static int get_record(struct ctl *ctl, const char *id, struct json_object **ret)
-{
-	struct ctl_reply reply;
-	struct buf path;
+	struct json_object *record = NULL;
+	const char *id;
 	int rc;
 
-	buf_init(&path, 4096);
-	buf_puts(&path, "/sandbox/executions/");
-	ctl_component(&path, id);
-	rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
-	buf_fini(&path);
-	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, id);
-	if (!rc)
-		*ret = json_object_get(reply.json);
-	ctl_reply_fini(&reply);
-	return rc;
-}
-
-static int print_stored(struct ctl *ctl, const char *id, bool want_out, bool want_err)
-{
-	/* follow of an ended command ends with its last byte, so one path serves both. */
-	return ctl_follow(ctl, id, want_out, want_err);
-}
-
-int ctl_logs(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
-{
-	bool follow = false, only_out = false, only_err = false;
-	const struct ctl_option options[] = {
-		{"follow", 'f', NULL, &follow, "go on until the command ends"},
-		{"stdout", 0, NULL, &only_out, "only standard output"},
-		{"stderr", 0, NULL, &only_err, "only standard error"},
-		{0},
-	};
-	int at = ctl_parse(ctl, command, options, argc, argv, 1, 1, false), rc;
-	struct json_object *record = NULL;
-	const char *status;
-
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	rc = get_record(ctl, argv[at], &record);
+	/* From before the create on: a command whose id is not known yet could not be cancelled. */
+	if (!o->detach)
+		ctl_cancel_on_signal(true);
+	rc = ctl_create(ctl, create, &record);
+	id = rc ? "" : ctl_text(record, "id");
 	if (rc)
-		return rc;
-	if (ctl->json)
+		rc = CTL_BERTH;
+	else if (o->detach && ctl->json)
 		ctl_json(record);
-	status = ctl_text(record, "status");
-	if (!follow && (!strcmp(status, "queued") || !strcmp(status, "claimed") || !strcmp(status, "running")))
-		rc = ctl_fail(CTL_ERROR, "%s is still %s; use -f to follow it", argv[at], status);
-	else if (!ctl->json)
-		rc = print_stored(ctl, argv[at], !only_err, !only_out);
+	else if (o->detach)
+		puts(id);
+	else {
+		ctl_cancel_target(id);
+		rc = follow_to_end(ctl, id, o);
+		ctl_cancel_target(NULL);
+	}
 	json_object_put(record);
 	return rc;
 }
 
-int ctl_executions(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+int ctl_exec(struct ctl *ctl, const struct ctl_args *args)
 {
-	char *status = NULL, *limit = NULL;
-	const struct ctl_option options[] = {
-		{"status", 's', "STATUS", &status, "only queued, claimed, running, completed, failed or cancelled"},
-		{"limit", 'n', "N", &limit, "at most so many (default 50)"},
-		{0},
-	};
-	static const struct ctl_column columns[] = {
-		{"ID", "id", false},         {"TASK", "task_id", true},        {"STATUS", "status", false},
-		{"EXIT", "result.exit_code", false}, {"ENDING", "ending.kind", false}, {"REASON", "reason", true},
-		{"MS", "result.execution_time_ms", false}, {"CREATED", "created_at", false}, {0},
-	};
-	int at = ctl_parse(ctl, command, options, argc, argv, 0, 1, false), rc;
-	struct json_object *items = NULL;
-	struct buf path;
+	const struct exec_options *o = args->options;
+	struct ctl_create create = {.task = args->words[0], .cwd = o->cwd, .region = o->region, .env_ref = o->env_ref,
+				    .stdin_ref = o->stdin_ref, .key = o->key, .timeout = o->timeout, .keep = o->keep};
+	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	struct inputs inputs = {{0}, {0}};
+	struct buf script;
+	int rc;
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	buf_init(&path, 8192);
-	buf_puts(&path, "/sandbox/executions");
-	ctl_query(&path, "workspace_id", ctl->workspace);
-	ctl_query(&path, "task_id", at < argc ? argv[at] : NULL);
-	ctl_query(&path, "status", status);
-	rc = ctl_list(ctl, path.ptr, limit ? strtoll(limit, NULL, 10) : 50, &items);
-	buf_fini(&path);
-	if (!rc && ctl->json)
-		ctl_json(items);
-	else if (!rc)
-		ctl_table(items, columns);
-	json_object_put(items);
-	return rc;
-}
-
-int ctl_cancel(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
-{
-	int at = ctl_parse(ctl, command, NULL, argc, argv, 1, 1, false), rc;
-	struct json_object *record = NULL;
-	struct ctl_reply reply;
-	struct buf path;
-
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	buf_init(&path, 4096);
-	buf_puts(&path, "/sandbox/executions/");
-	ctl_component(&path, argv[at]);
-	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
-	buf_fini(&path);
-	if (!rc && reply.status != 200 && reply.status != 202)
-		rc = ctl_explain(ctl, &reply, argv[at]);
-	ctl_reply_fini(&reply);
+	sigaction(SIGPIPE, &ignore, NULL); /* a reader that goes away cancels the command */
+	buf_init(&script, LIMIT_COMMAND_BODY);
+	rc = make_script(&script, o->script, args->count - 1, args->words + 1);
 	if (!rc)
-		rc = ctl_wait_terminal(ctl, argv[at], &record);
-	if (rc)
-		return rc;
-	if (ctl->json)
-		ctl_json(record);
-	else
-		printf("%s %s\n", argv[at], ctl_text(record, "status"));
-	json_object_put(record);
-	return 0;
+		rc = send_inputs(ctl, create.task, o, &inputs);
+	if (rc) {
+		drop_inputs(ctl, create.task, &inputs, false);
+		buf_fini(&script);
+		return CTL_BERTH;
+	}
+	if (*inputs.stdin_path)
+		create.stdin_ref = inputs.stdin_path;
+	if (*inputs.env_path)
+		create.env_ref = inputs.env_path;
+	create.script = script.ptr;
+	create.script_len = script.len;
+	rc = run(ctl, &create, o);
+	drop_inputs(ctl, create.task, &inputs, o->detach);
+	buf_fini(&script);
+	return rc;
 }

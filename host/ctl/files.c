@@ -1,147 +1,183 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * put, get, ls, cat: files of a task's workspace. One thread. A local file appears only when it is complete.
+ * put, get, ls, cat, rm, mv: files of a task's workspace; whole folders are tree_put.c and tree_get.c. Main thread. A local file
+ * appears only when it is complete.
  */
-#include "ctl/ctl.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/json.h"
+#include "core/limits.h"
+#include "ctl/commands.h"
+#include "ctl/content.h"
+#include "ctl/tree.h"
 
-static void content_path(struct buf *path, const struct ctl *ctl, const char *task, const char *name)
-{
-	buf_init(path, 16384);
-	buf_puts(path, "/sandbox/file-content");
-	ctl_query(path, "workspace_id", ctl->workspace);
-	ctl_query(path, "task_id", task);
-	ctl_query(path, "path", name);
-}
+#define NO_FILE "berthctl ls TASK lists its files, berthctl sessions the tasks"
 
-static long from_fd(void *arg, void *buf, size_t cap)
-{
-	ssize_t got;
-
-	do
-		got = read(*(int *)arg, buf, cap);
-	while (got < 0 && errno == EINTR);
-	if (got < 0)
-		ctl_fail(CTL_ERROR, "cannot read the local file: %m");
-	return got;
-}
-
-static int to_fd(void *arg, const void *ptr, size_t len)
-{
-	const char *at = ptr;
-
-	while (len) {
-		ssize_t done = write(*(int *)arg, at, len);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done < 0)
-			return ctl_fail(CTL_ERROR, "cannot write: %m");
-		at += done;
-		len -= (size_t)done;
+#define PUT(name_, letter_, type_, argument_, field_, ...)                                                             \
+	{                                                                                                              \
+		.name = name_, .letter = letter_, .type = type_, .argument = argument_,                                \
+		.off = offsetof(struct put_options, field_), __VA_ARGS__                                               \
 	}
-	return 0;
-}
+#define GET(name_, letter_, type_, argument_, field_, ...)                                                             \
+	{                                                                                                              \
+		.name = name_, .letter = letter_, .type = type_, .argument = argument_,                                \
+		.off = offsetof(struct get_options, field_), __VA_ARGS__                                               \
+	}
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
+const struct ctl_option put_options[] = {
+	PUT("mode", 'm', CTL_TEXT, "OCTAL", mode, .doc = "permissions of the one file, as in 0755 (default: those of the local one)"),
+	PUT("recursive", 'r', CTL_FLAG, NULL, recursive, .doc = "copy a folder; what is there already and equal is left alone"),
+	PUT("links", 0, CTL_TEXT, "HOW", links, .words = "keep all skip follow",
+	    .doc = "symbolic links: keep those that stay inside (default), all, skip, or follow them"),
+	PUT("jobs", 'j', CTL_COUNT, "N", jobs, .doc = "so many files at once (default 4, at most 16)"),
+	PUT("plain", 0, CTL_FLAG, NULL, plain, .doc = "run nothing in the sandbox: sends everything, makes no links or empty folders"),
+	{0},
+};
 
-	return slash ? slash + 1 : path;
-}
+const struct ctl_option get_options[] = {
+	GET("recursive", 'r', CTL_FLAG, NULL, recursive, .doc = "copy a folder; what is here already and equal is left alone"),
+	GET("links", 0, CTL_TEXT, "HOW", links, .words = "keep all skip",
+	    .doc = "symbolic links: keep those that stay inside (default), all, or skip them"),
+	GET("jobs", 'j', CTL_COUNT, "N", jobs, .doc = "so many files at once (default 4, at most 16)"),
+	GET("plain", 0, CTL_FLAG, NULL, plain, .doc = "run nothing in the sandbox: fetches every file, sees no links or empty folders"),
+	{0},
+};
 
-static int open_local(const char *local, int *ret_fd, int64_t *ret_size, unsigned *ret_mode)
+const struct ctl_option rm_options[] = {
+	{.name = "recursive", .letter = 'r', .type = CTL_FLAG, .off = offsetof(struct rm_options, recursive),
+	 .doc = "folders with everything in them"},
+	{.name = "force", .letter = 'f', .type = CTL_FLAG, .off = offsetof(struct rm_options, force),
+	 .doc = "what is not there is no error"},
+	{0},
+};
+
+/* ---- put ---- */
+
+static int open_local(const char *local, const char *mode_text, int *ret_fd, unsigned *ret_mode)
 {
 	struct stat st;
+	char *end;
 
 	*ret_fd = !strcmp(local, "-") ? STDIN_FILENO : open(local, O_RDONLY | O_CLOEXEC);
 	if (*ret_fd < 0 || fstat(*ret_fd, &st))
 		return ctl_fail(CTL_USAGE, "%s: %m", local);
 	if (S_ISDIR(st.st_mode))
-		return ctl_fail(CTL_USAGE, "%s is a folder; send it as an archive: tar c %s | berthctl put TASK - NAME.tar", local, local);
-	*ret_size = S_ISREG(st.st_mode) ? st.st_size : -1;
-	*ret_mode = S_ISREG(st.st_mode) ? st.st_mode & 0777 : 0644;
+		return ctl_fail(CTL_USAGE, "%s is a folder; berthctl put -r copies it", local);
+	*ret_mode = S_ISREG(st.st_mode) && st.st_mode & 0777 ? st.st_mode & 0777 : 0644;
+	if (!mode_text)
+		return 0;
+	*ret_mode = (unsigned)strtoul(mode_text, &end, 8);
+	if (*end || !*ret_mode || *ret_mode > 0777)
+		return ctl_fail(CTL_USAGE, "--mode: '%s' is not an octal number between 0001 and 0777", mode_text);
 	return 0;
 }
 
-int ctl_put(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+static int put_file(struct ctl *ctl, const char *task, const char *local, const char *name, const char *mode_text)
 {
-	char *mode_text = NULL;
-	const struct ctl_option options[] = {
-		{"mode", 'm', "OCTAL", &mode_text, "permissions, as in 0755 (default: those of the local file)"},
-		{0},
-	};
-	int at = ctl_parse(ctl, command, options, argc, argv, 2, 3, false), fd = -1, rc;
-	struct ctl_reply reply = {0};
-	struct buf path;
-	char mode[16];
-	unsigned bits = 0;
-	int64_t size = -1;
-	const char *name;
+	struct json_object *answer = NULL;
+	unsigned mode = 0;
+	int fd = -1, rc = open_local(local, mode_text, &fd, &mode);
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	if (at + 2 >= argc && !strcmp(argv[at + 1], "-"))
-		return ctl_fail(CTL_USAGE, "put: standard input needs a PATH to be stored under");
-	name = at + 2 < argc ? argv[at + 2] : base_name(argv[at + 1]);
-	rc = open_local(argv[at + 1], &fd, &size, &bits);
-	if (rc)
-		return rc;
-	content_path(&path, ctl, argv[at], name);
-	snprintf(mode, sizeof(mode), "%04o", bits ? bits : 0644);
-	ctl_query(&path, "mode", mode_text ? mode_text : mode);
-	rc = ctl_upload(ctl, path.ptr, from_fd, &fd, size, &reply);
-	buf_fini(&path);
-	if (!rc && reply.status / 100 != 2)
-		rc = ctl_explain(ctl, &reply, name);
-	else if (!rc && ctl->json)
-		ctl_json(reply.json);
-	ctl_reply_fini(&reply);
+	if (!rc)
+		rc = ctl_send(ctl, task, name, fd, name, mode, &answer);
+	if (!rc && ctl->json)
+		ctl_json(answer);
+	json_object_put(answer);
 	if (fd > STDIN_FILENO)
 		close(fd);
 	return rc;
 }
 
-static int download(struct ctl *ctl, const char *task, const char *name, int fd)
+/* The last part of a path; of "." and "dir/.." there is none. */
+static const char *name_of(const char *path, char *copy, size_t size)
 {
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	snprintf(copy, size, "%.*s", (int)len, path);
+	path = ctl_base_name(copy);
+	return !*path || !strcmp(path, "..") ? "." : path;
+}
+
+static void strip_slashes(char *path)
+{
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = '\0';
+}
+
+int ctl_put(struct ctl *ctl, const struct ctl_args *args)
+{
+	const struct put_options *o = args->options;
+	char *local = args->words[1], copy[4096];
+	const char *name = args->count > 2 ? args->words[2] : NULL;
+	bool pipe = !strcmp(local, "-");
+
+	if (pipe && (!name || o->recursive))
+		return ctl_fail(CTL_USAGE, o->recursive ? "put: --recursive takes a folder, not standard input"
+							 : "put: standard input needs a PATH to be stored under");
+	ctl_stop_on_signal();
+	if (!o->recursive)
+		return put_file(ctl, args->words[0], local, name ? name : name_of(local, copy, sizeof(copy)), o->mode);
+	if (o->mode)
+		return ctl_fail(CTL_USAGE, "put: --mode is for one file; a folder keeps its own permissions");
+	if (name)
+		strip_slashes(args->words[2]);
+	strip_slashes(local);
+	return tree_put(ctl, args->words[0], local, name ? name : name_of(local, copy, sizeof(copy)), o);
+}
+
+/* ---- get ---- */
+
+static void set_total(void *arg, int64_t size)
+{
+	((struct ctl_progress *)arg)->total = size;
+}
+
+static void show_moved(void *arg, int64_t bytes)
+{
+	ctl_progress_add(arg, bytes);
+}
+
+static int fetch(struct ctl *ctl, const char *task, const char *name, int fd, bool show, unsigned *ret_mode)
+{
+	struct ctl_progress progress;
+	struct content c = {.ctl = ctl, .task = task, .name = name, .fd = fd, .begun = set_total, .progress = show_moved,
+			    .arg = &progress};
 	struct ctl_reply reply;
-	struct buf path;
 	int rc;
 
-	content_path(&path, ctl, task, name);
-	rc = ctl_download(ctl, path.ptr, to_fd, &fd, &reply);
-	buf_fini(&path);
-	if (!rc && reply.status / 100 != 2)
-		rc = ctl_explain(ctl, &reply, name);
+	ctl_progress_begin(&progress, name, -1);
+	progress.on = progress.on && show;
+	rc = content_get(&c, &reply);
+	ctl_progress_end(&progress);
+	if (!rc && reply.status / 100 != 2) {
+		rc = ctl_explain(ctl, &reply, name, NO_FILE);
+		if (reply.status == 400)
+			fputs("  berthctl get -r copies folders\n", stderr);
+	}
+	*ret_mode = c.mode;
 	ctl_reply_fini(&reply);
 	return rc;
 }
 
-int ctl_get(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+static int get_file(struct ctl *ctl, const char *task, const char *name, const char *local)
 {
-	int at = ctl_parse(ctl, command, NULL, argc, argv, 2, 3, false), fd, rc;
-	char temporary[4200], local[4096];
-	struct stat st;
+	char temporary[4200];
+	unsigned mode = 0;
+	int fd, rc;
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	snprintf(local, sizeof(local), "%s", at + 2 < argc ? argv[at + 2] : base_name(argv[at + 1]));
-	if (!strcmp(local, "-"))
-		return download(ctl, argv[at], argv[at + 1], STDOUT_FILENO);
-	if (!stat(local, &st) && S_ISDIR(st.st_mode))
-		snprintf(local, sizeof(local), "%s/%s", argv[at + 2], base_name(argv[at + 1]));
-	snprintf(temporary, sizeof(temporary), "%s.part-%d", local, (int)getpid());
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	content_temp_name(local, temporary, sizeof(temporary));
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return ctl_fail(CTL_ERROR, "%s: %m", local);
-	rc = download(ctl, argv[at], argv[at + 1], fd);
-	if (!rc && (close(fd) || rename(temporary, local)))
+	rc = fetch(ctl, task, name, fd, !ctl->json, &mode);
+	if (!rc && (fchmod(fd, mode ? mode : 0644) || close(fd) || rename(temporary, local)))
 		rc = ctl_fail(CTL_ERROR, "%s: %m", local);
 	else if (rc)
 		close(fd);
@@ -150,36 +186,145 @@ int ctl_get(struct ctl *ctl, const struct ctl_command *command, int argc, char *
 	return rc;
 }
 
-int ctl_cat(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+int ctl_get(struct ctl *ctl, const struct ctl_args *args)
 {
-	int at = ctl_parse(ctl, command, NULL, argc, argv, 2, 2, false);
+	const struct get_options *o = args->options;
+	const char *task = args->words[0], *given = args->count > 2 ? args->words[2] : NULL;
+	char local[4096], copy[4096], *name = args->words[1];
+	struct stat st;
+	unsigned mode;
+	int rc;
 
-	return at < 0 ? CTL_PARSED_EXIT(at) : download(ctl, argv[at], argv[at + 1], STDOUT_FILENO);
+	strip_slashes(name);
+	if (o->recursive && given && !strcmp(given, "-"))
+		return ctl_fail(CTL_USAGE, "get: --recursive needs a folder to copy to, not '-'");
+	ctl_stop_on_signal();
+	if (o->recursive)
+		return tree_get(ctl, task, name, given ? given : strcmp(name, ".") ? name_of(name, copy, sizeof(copy)) : task, o);
+	if (given && !strcmp(given, "-"))
+		return fetch(ctl, task, name, STDOUT_FILENO, !isatty(STDOUT_FILENO), &mode);
+	snprintf(local, sizeof(local), "%s", given ? given : ctl_base_name(name));
+	if (!stat(local, &st) && S_ISDIR(st.st_mode))
+		snprintf(local, sizeof(local), "%s/%s", given ? given : ".", ctl_base_name(name));
+	rc = get_file(ctl, task, name, local);
+	if (!rc && ctl->json) {
+		struct json_object *json = json_object_new_object();
+
+		json_object_object_add(json, "path", json_object_new_string(name));
+		json_object_object_add(json, "local", json_object_new_string(local));
+		json_object_object_add(json, "size", json_object_new_int64(stat(local, &st) ? -1 : st.st_size));
+		ctl_json(json);
+		json_object_put(json);
+	}
+	return rc;
 }
 
-int ctl_ls(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+/* ---- cat, ls, rm, mv ---- */
+
+int ctl_cat(struct ctl *ctl, const struct ctl_args *args)
 {
-	int at = ctl_parse(ctl, command, NULL, argc, argv, 1, 2, false), rc;
-	struct json_object *paths;
+	struct buf path;
+	unsigned mode;
+	int rc;
+
+	if (!ctl->json)
+		return fetch(ctl, args->words[0], args->words[1], STDOUT_FILENO, !isatty(STDOUT_FILENO), &mode);
+	ctl_file_path(&path, ctl, "files", args->words[0], "path", args->words[1]);
+	ctl_query(&path, "ensure", "false");
+	rc = ctl_show(ctl, "GET", path.ptr, args->words[1], NO_FILE, NULL);
+	buf_fini(&path);
+	return rc;
+}
+
+static void print_paths(struct json_object *json)
+{
+	struct json_object *paths = ctl_at(json, "paths");
+
+	for (size_t i = 0; paths && i < json_object_array_length(paths); i++) {
+		struct buf line;
+
+		buf_init(&line, LIMIT_MIB);
+		ctl_clean(&line, json_object_get_string(json_object_array_get_idx(paths, i)));
+		puts(line.ptr ? line.ptr : "");
+		buf_fini(&line);
+	}
+}
+
+int ctl_ls(struct ctl *ctl, const struct ctl_args *args)
+{
+	struct buf path;
+	int rc;
+
+	if (args->count > 1)
+		strip_slashes(args->words[1]);
+	ctl_file_path(&path, ctl, "files", args->words[0], "list", args->count > 1 ? args->words[1] : ".");
+	ctl_query(&path, "ensure", "false");
+	rc = ctl_show(ctl, "GET", path.ptr, args->count > 1 ? args->words[1] : args->words[0],
+		      "berthctl sessions lists the tasks of a workspace", print_paths);
+	buf_fini(&path);
+	return rc;
+}
+
+static int remove_one(struct ctl *ctl, const char *task, const char *name, const struct rm_options *o)
+{
 	struct ctl_reply reply;
 	struct buf path;
+	int rc;
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	buf_init(&path, 16384);
-	buf_puts(&path, "/sandbox/files");
-	ctl_query(&path, "workspace_id", ctl->workspace);
-	ctl_query(&path, "task_id", argv[at]);
-	ctl_query(&path, "list", at + 1 < argc ? argv[at + 1] : ".");
-	rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
+	ctl_file_path(&path, ctl, "files", task, "path", name);
+	ctl_query(&path, "recursive", o->recursive ? "true" : NULL);
+	ctl_query(&path, "ensure", "false");
+	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
+	if (!rc && reply.status / 100 != 2 && !(o->force && (reply.status == 404 || reply.status == 410)))
+		rc = ctl_explain(ctl, &reply, name, NO_FILE);
+	if (rc && reply.status == 400 && !o->recursive)
+		fputs("  berthctl rm -r removes folders\n", stderr);
+	ctl_reply_fini(&reply);
 	buf_fini(&path);
-	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, argv[at]);
-	else if (!rc && ctl->json)
+	return rc;
+}
+
+int ctl_rm(struct ctl *ctl, const struct ctl_args *args)
+{
+	int first = 0;
+
+	for (int i = 1; i < args->count; i++) {
+		int rc;
+
+		strip_slashes(args->words[i]);
+		rc = remove_one(ctl, args->words[0], args->words[i], args->options);
+		first = first ? first : rc;
+		if (rc == CTL_DENIED || rc == CTL_UNAVAILABLE)
+			break;
+	}
+	if (!first && ctl->json)
+		puts("{}");
+	return first;
+}
+
+int ctl_mv(struct ctl *ctl, const struct ctl_args *args)
+{
+	const char *const keys[] = {"{\"workspace_id\":", ",\"task_id\":", ",\"from\":", ",\"to\":"};
+	const char *const values[] = {ctl->workspace, args->words[0], args->words[1], args->words[2]};
+	struct ctl_reply reply;
+	struct buf body;
+	int rc;
+
+	buf_init(&body, LIMIT_JSON_BODY);
+	for (size_t i = 0; i < 4; i++) {
+		buf_puts(&body, keys[i]);
+		json_put_string(&body, values[i], strlen(values[i]));
+	}
+	buf_puts(&body, "}");
+	rc = body.error ? ctl_fail(CTL_USAGE, "mv: a path is too long")
+			: ctl_call(ctl, "POST", "/sandbox/files/move", body.ptr, &reply);
+	buf_fini(&body);
+	if (rc)
+		return rc;
+	if (reply.status != 200)
+		rc = ctl_explain(ctl, &reply, args->words[1], NO_FILE);
+	else if (ctl->json)
 		ctl_json(reply.json);
-	else if (!rc && (paths = ctl_at(reply.json, "paths")))
-		for (size_t i = 0; i < json_object_array_length(paths); i++)
-			puts(json_object_get_string(json_object_array_get_idx(paths, i)));
 	ctl_reply_fini(&reply);
 	return rc;
 }

@@ -11,14 +11,84 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/json.h"
 
-#define RETRY_MAX 30
+#define OUTAGE_MS 60000 /* a daemon that is being replaced is back by then */
 #define RETRY_PAUSE_MS 200
 
 static atomic_int interrupts;
 static atomic_bool cancel_sent;
 static const char *_Atomic cancel_id;
+
+/* ---- signals ---- */
+
+static void on_signal(int number)
+{
+	static const char asked[] = "berthctl: left; the command is being cancelled\n";
+	static const char open[] = "berthctl: left; the command may go on, berthctl executions shows it\n";
+	bool sent = atomic_load(&cancel_sent);
+
+	(void)number;
+	if (atomic_fetch_add(&interrupts, 1) < 1)
+		return;
+	(void)!write(STDERR_FILENO, sent ? asked : open, sent ? sizeof(asked) - 1 : sizeof(open) - 1);
+	_exit(CTL_CANCELLED);
+}
+
+void ctl_cancel_on_signal(bool on)
+{
+	struct sigaction action = {.sa_handler = on ? on_signal : SIG_DFL};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+void ctl_cancel_target(const char *id)
+{
+	atomic_store(&cancel_id, id);
+}
+
+void ctl_ask_cancel(void)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(&interrupts, &none, 1);
+}
+
+void ctl_execution_path(struct buf *path, const char *id, const char *rest)
+{
+	buf_init(path, 8192);
+	buf_puts(path, "/sandbox/executions/");
+	ctl_component(path, id);
+	buf_puts(path, rest);
+}
+
+void ctl_pass_interrupt(struct ctl *ctl)
+{
+	static atomic_bool told;
+	const char *id = atomic_load(&cancel_id);
+	struct ctl_reply reply;
+	struct buf path;
+
+	if (!id || !atomic_load(&interrupts) || atomic_exchange(&cancel_sent, true))
+		return;
+	ctl_execution_path(&path, id, "");
+	if (atomic_exchange(&told, true))
+		;
+	else if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\nberthctl: cancelling %s; Ctrl-C again leaves without waiting for its end\n", id);
+	else
+		fprintf(stderr, "berthctl: cancelling %s\n", id);
+	if (ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply))
+		atomic_store(&cancel_sent, false); /* not there now: with the next tick again */
+	else if (reply.status / 100 != 2)
+		ctl_explain(ctl, &reply, "cancel", NULL);
+	ctl_reply_fini(&reply);
+	buf_fini(&path);
+}
+
+/* ---- streams ---- */
 
 struct stream {
 	struct ctl *ctl;
@@ -26,24 +96,9 @@ struct stream {
 	const char *name;
 	int fd;
 	int64_t offset;
+	bool live;
 	int rc;
 };
-
-static void on_signal(int number)
-{
-	(void)number;
-	if (atomic_fetch_add(&interrupts, 1) >= 1)
-		_exit(CTL_CANCELLED); /* asked twice: leave at once, the execution goes on being cancelled */
-}
-
-void ctl_cancel_on_signal(const char *id)
-{
-	struct sigaction action = {.sa_handler = id ? on_signal : SIG_DFL};
-
-	atomic_store(&cancel_id, id);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-}
 
 static int to_stream(void *arg, const void *ptr, size_t len)
 {
@@ -55,8 +110,13 @@ static int to_stream(void *arg, const void *ptr, size_t len)
 
 		if (done < 0 && errno == EINTR)
 			continue;
+		if (done < 0 && errno == EPIPE) {
+			ctl_ask_cancel(); /* whoever read the output has had enough, as with a pipe of one machine */
+			s->rc = CTL_OK;
+			return -1;
+		}
 		if (done < 0) {
-			s->rc = errno == EPIPE ? CTL_OK : ctl_fail(CTL_ERROR, "cannot write the output: %m");
+			s->rc = ctl_fail(CTL_ERROR, "cannot write the output: %m\n  it is kept: berthctl logs %s", s->id);
 			return -1;
 		}
 		at += done;
@@ -66,58 +126,51 @@ static int to_stream(void *arg, const void *ptr, size_t len)
 	return 0;
 }
 
-static void stream_path(const struct stream *s, struct buf *path)
-{
-	buf_init(path, 4096);
-	buf_puts(path, "/sandbox/executions/");
-	ctl_component(path, s->id);
-	buf_printf(path, "/%s?follow=1&offset=%lld", s->name, (long long)s->offset);
-}
-
 /* One connection's worth. True when the stream has ended or cannot go on. */
 static bool stream_once(struct stream *s)
 {
+	struct ctl_download how = {.sink = to_stream, .arg = s, .silent = true, .patient = true};
 	struct ctl_reply reply;
 	struct buf path;
-	int64_t before = s->offset;
+	char rest[80];
+	bool over;
 	int rc;
 
-	stream_path(s, &path);
-	rc = ctl_download(s->ctl, path.ptr, to_stream, s, &reply);
+	snprintf(rest, sizeof(rest), "/%s?offset=%lld%s", s->name, (long long)s->offset, s->live ? "&follow=1" : "");
+	ctl_execution_path(&path, s->id, rest);
+	s->rc = CTL_OK;
+	rc = ctl_download(s->ctl, path.ptr, &how, &reply);
 	buf_fini(&path);
-	if (!rc && reply.status / 100 == 2) {
-		ctl_reply_fini(&reply);
-		return true;
-	}
-	if (!rc && reply.status < 500)
-		s->rc = ctl_explain(s->ctl, &reply, s->name);
-	else if (rc == CTL_UNAVAILABLE || !rc)
-		s->rc = s->offset > before ? CTL_OK : CTL_UNAVAILABLE;
+	over = rc == CTL_ERROR || (!rc && reply.status < 500);
+	if (!rc && reply.status / 100 != 2 && over)
+		s->rc = ctl_explain(s->ctl, &reply, s->name, NULL);
+	else if (!over)
+		s->rc = CTL_UNAVAILABLE;
 	ctl_reply_fini(&reply);
-	return s->rc != CTL_OK && s->rc != CTL_UNAVAILABLE;
+	return over;
 }
 
 static void *stream_main(void *arg)
 {
 	struct stream *s = arg;
+	int64_t until_ns = clock_after_ms(OUTAGE_MS), before = 0;
 
-	for (int tries = 0; tries < RETRY_MAX; tries++) {
-		int64_t before = s->offset;
-
-		s->rc = CTL_OK;
-		if (stream_once(s))
-			return NULL;
+	while (!stream_once(s)) {
 		if (s->offset > before)
-			tries = 0;
+			until_ns = clock_after_ms(OUTAGE_MS);
+		before = s->offset;
+		if (!clock_left_ms(until_ns))
+			break;
 		usleep(RETRY_PAUSE_MS * 1000);
 	}
 	return NULL;
 }
 
-int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stderr)
+int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stderr, bool live)
 {
-	struct stream out = {.ctl = ctl, .id = id, .name = "stdout", .fd = STDOUT_FILENO};
-	struct stream err = {.ctl = ctl, .id = id, .name = "stderr", .fd = STDERR_FILENO};
+	struct ctl twin = ctl_twin(ctl);
+	struct stream out = {.ctl = ctl, .id = id, .name = "stdout", .fd = STDOUT_FILENO, .live = live};
+	struct stream err = {.ctl = &twin, .id = id, .name = "stderr", .fd = STDERR_FILENO, .live = live};
 	pthread_t thread;
 	bool threaded = want_stdout && want_stderr && !pthread_create(&thread, NULL, stream_main, &err);
 
@@ -128,8 +181,15 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 		pthread_join(thread, NULL);
 	else if (want_stderr)
 		stream_main(&err);
+	ctl_disconnect(&twin);
+	if (out.rc == CTL_UNAVAILABLE || err.rc == CTL_UNAVAILABLE)
+		ctl_fail(CTL_UNAVAILABLE,
+			 "berthd at %s has not answered for %d s\n  the command goes on without it; later: berthctl logs -f %s",
+			 ctl->address, OUTAGE_MS / 1000, id);
 	return out.rc ? out.rc : err.rc;
 }
+
+/* ---- the end ---- */
 
 static bool is_terminal(struct json_object *record)
 {
@@ -138,55 +198,52 @@ static bool is_terminal(struct json_object *record)
 	return !strcmp(status, "completed") || !strcmp(status, "failed") || !strcmp(status, "cancelled");
 }
 
-void ctl_pass_interrupt(struct ctl *ctl)
+/* One look: true when there is nothing more to wait for. */
+static bool look(struct ctl *ctl, const char *id, int64_t *revision, struct json_object **ret, bool *ret_away, int *ret_rc)
 {
-	const char *id = atomic_load(&cancel_id);
 	struct ctl_reply reply;
 	struct buf path;
+	char rest[64] = "";
+	bool over = true;
 
-	if (!id || !atomic_load(&interrupts) || atomic_exchange(&cancel_sent, true))
-		return;
-	buf_init(&path, 4096);
-	buf_puts(&path, "/sandbox/executions/");
-	ctl_component(&path, id);
-	fprintf(stderr, "berthctl: cancelling %s\n", id);
-	ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
+	if (*revision)
+		snprintf(rest, sizeof(rest), "?wait=20s&revision=%lld", (long long)*revision);
+	ctl_execution_path(&path, id, rest);
+	*ret_rc = ctl_try(ctl, "GET", path.ptr, NULL, NULL, &reply);
+	*ret_away = *ret_rc || reply.status >= 500;
+	if (*ret_away)
+		over = false;
+	else if (reply.status != 200)
+		*ret_rc = ctl_explain(ctl, &reply, id, "berthctl executions lists those of a workspace");
+	else if (is_terminal(reply.json))
+		*ret = json_object_get(reply.json);
+	else {
+		*revision = ctl_number(reply.json, "revision", 0);
+		over = false;
+	}
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
+	return over;
 }
 
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret)
 {
-	int64_t revision = 0;
-	int rc, outages = 0;
+	int64_t revision = 0, until_ns = clock_after_ms(OUTAGE_MS);
+	int rc = 0;
+	bool away;
 
 	for (;;) {
-		struct ctl_reply reply;
-		struct buf path;
-
 		ctl_pass_interrupt(ctl);
-		buf_init(&path, 4096);
-		buf_puts(&path, "/sandbox/executions/");
-		ctl_component(&path, id);
-		if (revision)
-			buf_printf(&path, "?wait=20s&revision=%lld", (long long)revision);
-		rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
-		buf_fini(&path);
-		if ((rc || reply.status >= 500) && ++outages < RETRY_MAX) {
-			ctl_reply_fini(&reply);
-			usleep(RETRY_PAUSE_MS * 1000);
+		if (look(ctl, id, &revision, ret, &away, &rc))
+			return rc;
+		if (!away) {
+			until_ns = clock_after_ms(OUTAGE_MS);
 			continue;
 		}
-		if (!rc && reply.status != 200)
-			rc = ctl_explain(ctl, &reply, id);
-		if (!rc && !is_terminal(reply.json)) {
-			revision = ctl_number(reply.json, "revision", 0);
-			outages = 0;
-			ctl_reply_fini(&reply);
-			continue;
-		}
-		*ret = rc ? NULL : json_object_get(reply.json);
-		ctl_reply_fini(&reply);
-		return rc;
+		if (!clock_left_ms(until_ns))
+			return ctl_fail(CTL_UNAVAILABLE,
+					"berthd at %s has not answered for %d s\n  what became of it, later: berthctl logs -f %s",
+					ctl->address, OUTAGE_MS / 1000, id);
+		usleep(RETRY_PAUSE_MS * 1000);
 	}
 }

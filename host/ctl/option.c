@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments, help and settings of berthctl. Flags win over the environment, the environment over the file. The token is never
- * taken from the command line itself, where every user of the machine could read it.
+ * Arguments: from the words of a command line to operands and options by the rows of a command, nothing else. Main thread.
+ * Every refusal is one sentence that names the word.
  */
 #include "ctl/ctl.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
-#include <libconfig.h>
 #include <stdarg.h>
-#include <unistd.h>
 
-#include "core/clock.h"
-#include "core/secret.h"
-
-#define OPTION_MAX 32
+#define OPTION_MAX 40
+#define LONG_BASE 256
 
 int ctl_fail(int code, const char *fmt, ...)
 {
@@ -29,234 +26,223 @@ int ctl_fail(int code, const char *fmt, ...)
 	return code;
 }
 
-static void help_row(const struct ctl_option *o)
-{
-	char left[64];
+#define SHARED(name_, letter_, type_, argument_, field_, doc_)                                                         \
+	{                                                                                                              \
+		.name = name_, .letter = letter_, .type = type_, .argument = argument_,                                \
+		.off = offsetof(struct ctl_shared, field_), .doc = doc_                                                \
+	}
 
-	snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? ", " : "  ",
-		 o->name, o->argument ? " " : "", o->argument ? o->argument : "");
-	printf("  %-28s %s\n", left, o->doc);
-}
-
-static const struct ctl_option shared_help[] = {
-	{"address", 0, "URL", NULL, "where berthd listens"},
-	{"token-file", 0, "FILE", NULL, "file with the bearer token"},
-	{"workspace", 'w', "NAME", NULL, "workspace of the task (default: \"default\")"},
-	{"json", 0, NULL, NULL, "print JSON instead of text"},
-	{"help", 'h', NULL, NULL, "print this help"},
+const struct ctl_option ctl_shared_options[] = {
+	SHARED("address", 0, CTL_TEXT, "URL", address, "where berthd listens"),
+	SHARED("token-file", 0, CTL_TEXT, "FILE", token_file, "file with the bearer token"),
+	SHARED("ca-file", 0, CTL_TEXT, "FILE", ca_file, "PEM file of the authority that signed an https server"),
+	SHARED("workspace", 'w', CTL_TEXT, "NAME", workspace, "workspace of the task"),
+	SHARED("json", 0, CTL_FLAG, NULL, json, "print JSON instead of text"),
+	SHARED("help", 'h', CTL_FLAG, NULL, help, "print this help"),
 	{0},
 };
 
-void ctl_help(const struct ctl_command *command, const struct ctl_option *options)
+const struct ctl_option *ctl_shared_of(const struct ctl_command *command)
 {
-	printf("usage: berthctl %s [options]%s%s\n\n%s\n\nOptions:\n", command->name, *command->usage ? " " : "", command->usage,
-	       command->doc);
-	for (const struct ctl_option *o = options; o && o->name; o++)
-		help_row(o);
-	for (const struct ctl_option *o = shared_help; o->name; o++)
-		help_row(o);
-	if (command->more)
-		printf("\n%s", command->more);
+	const struct ctl_option *row = ctl_shared_options;
+
+	while (command->flags & CTL_LOCAL && strcmp(row->name, "json") != 0)
+		row++;
+	return row;
 }
 
-/* All rows of one parse: the command's and the shared ones, in getopt's form. */
+bool ctl_operand_next(const char **usage, struct ctl_operand *ret)
+{
+	const char *at = *usage + strspn(*usage, " ");
+	size_t len = strcspn(at, " ");
+
+	if (len == strlen("[--]") && !strncmp(at, "[--]", len)) {
+		at += len + strspn(at + len, " ");
+		len = strcspn(at, " ");
+	}
+	*usage = at + len;
+	ret->optional = *at == '[';
+	ret->repeats = memmem(at, len, "…", strlen("…")) != NULL;
+	at += ret->optional;
+	for (len = 0; isupper((unsigned char)at[len]) && len < sizeof(ret->name) - 1; len++)
+		ret->name[len] = at[len];
+	ret->name[len] = '\0';
+	return len > 0;
+}
+
+/* All rows of one parse, the command's and the shared ones, in getopt's form. */
 struct parser {
+	const struct ctl_command *command;
 	const struct ctl_option *rows[OPTION_MAX];
+	void *bases[OPTION_MAX];
 	struct option longs[OPTION_MAX + 1];
-	char letters[3 * OPTION_MAX];
+	char letters[3 * OPTION_MAX + 3];
 	size_t count;
 };
 
-static void parser_add(struct parser *p, const struct ctl_option *rows)
+static void parser_add(struct parser *p, const struct ctl_option *rows, void *base)
 {
 	for (; rows && rows->name && p->count < OPTION_MAX; rows++, p->count++) {
+		size_t len = strlen(p->letters);
+
 		p->rows[p->count] = rows;
+		p->bases[p->count] = base;
 		p->longs[p->count] = (struct option){rows->name, rows->argument ? required_argument : no_argument, NULL,
-						     256 + (int)p->count};
-		if (rows->letter) {
-			size_t len = strlen(p->letters);
-
+						     LONG_BASE + (int)p->count};
+		if (rows->letter)
 			snprintf(p->letters + len, sizeof(p->letters) - len, "%c%s", rows->letter, rows->argument ? ":" : "");
-		}
 	}
 }
 
-static const struct ctl_option *parser_find(const struct parser *p, int got)
+static bool is_word_of(const char *words, const char *text)
 {
-	if (got >= 256)
-		return p->rows[got - 256];
-	for (size_t i = 0; i < p->count; i++)
-		if (p->rows[i]->letter == got)
-			return p->rows[i];
-	return NULL;
+	size_t len = strlen(text);
+
+	for (const char *at = words; len && (at = strstr(at, text)); at += len)
+		if ((at == words || at[-1] == ' ') && (at[len] == ' ' || !at[len]))
+			return true;
+	return false;
 }
 
-static int operands_ok(const struct ctl_command *command, int count, int least, int most)
+static int add_many(struct ctl_many *many, const char *text)
 {
-	if (count < least) {
-		ctl_fail(CTL_USAGE, "usage: berthctl %s [options] %s", command->name, command->usage);
+	const char **more = realloc(many->words, (many->count + 1) * sizeof(*more));
+
+	if (!more)
 		return -1;
-	}
-	if (most >= 0 && count > most) {
-		ctl_fail(CTL_USAGE, "%s: too many arguments; see berthctl %s --help", command->name, command->name);
-		return -1;
-	}
+	more[many->count++] = text;
+	many->words = more;
 	return 0;
 }
 
-static int parse_all(struct parser *p, const struct ctl_command *command, int argc, char **argv)
+static int64_t count_of(const char *text)
 {
-	int got;
+	char *end;
+	long long value;
+
+	errno = 0;
+	value = strtoll(text, &end, 10);
+	return errno || *end || end == text || value < 1 ? -1 : value;
+}
+
+static int take(const struct parser *p, size_t at, const char *text)
+{
+	const struct ctl_option *row = p->rows[at];
+	void *field = (char *)p->bases[at] + row->off;
+	int64_t number;
+
+	if (row->words && !is_word_of(row->words, text))
+		return ctl_fail(CTL_USAGE, "--%s: '%s' is none of: %s", row->name, text, row->words);
+	switch (row->type) {
+	case CTL_FLAG:
+		*(bool *)field = true;
+		return 0;
+	case CTL_TEXT:
+		*(const char **)field = text;
+		return 0;
+	case CTL_MANY:
+		return add_many(field, text) ? ctl_fail(CTL_ERROR, "out of memory") : 0;
+	case CTL_TIME:
+		number = ctl_seconds(text);
+		if (number <= 0)
+			return ctl_fail(CTL_USAGE, "--%s: '%s' is not a time; write 90s or 10m", row->name, text);
+		break;
+	default:
+		number = count_of(text);
+		if (number < 0)
+			return ctl_fail(CTL_USAGE, "--%s: '%s' is not a number of 1 or more", row->name, text);
+	}
+	*(int64_t *)field = number;
+	return 0;
+}
+
+static int refuse(const struct parser *p, int got, const char *word)
+{
+	const char *name = p->command->name;
+
+	if (got == ':')
+		return ctl_fail(CTL_USAGE, "%s: '%s' needs a value; see berthctl %s --help", name, word, name);
+	return ctl_fail(CTL_USAGE, "%s: '%s' is not an option of this command; see berthctl %s --help", name, word, name);
+}
+
+/* Options up to the next operand. ret_rest: "--" stood there, and everything after it is an operand. */
+static int parse_options(struct parser *p, int argc, char **argv, bool *ret_rest)
+{
+	for (;;) {
+		int before = optind ? optind : 1, got = getopt_long(argc, argv, p->letters, p->longs, NULL);
+		size_t at = 0;
+		int rc;
+
+		if (got == -1) {
+			*ret_rest = optind == before + 1 && !strcmp(argv[before], "--");
+			return 0;
+		}
+		if (got == '?' || got == ':')
+			return refuse(p, got, argv[before]);
+		while (at < p->count && got != LONG_BASE + (int)at && got != p->rows[at]->letter)
+			at++;
+		rc = take(p, at, optarg);
+		if (rc)
+			return rc;
+	}
+}
+
+static int check_count(const struct ctl_command *command, int count)
+{
+	const char *usage = command->usage;
+	struct ctl_operand operand;
+	int least = 0, most = 0;
+
+	while (ctl_operand_next(&usage, &operand)) {
+		least += !operand.optional;
+		most = operand.repeats || most == -1 ? -1 : most + 1;
+	}
+	if (count < least)
+		return ctl_fail(CTL_USAGE, "%s: an argument is missing\n  usage: berthctl %s [options] %s", command->name,
+				command->name, command->usage);
+	if (most >= 0 && count > most)
+		return ctl_fail(CTL_USAGE, "%s: there is an argument too many\n  usage: berthctl %s [options]%s%s", command->name,
+				command->name, most ? " " : "", command->usage);
+	return 0;
+}
+
+static int parse_words(struct parser *p, int argc, char **argv, struct ctl_args *ret)
+{
+	bool rest = false;
+	int rc;
 
 	opterr = 0;
 	optind = 0; /* the C library's word for: a new argument list, from its first word */
-	while ((got = getopt_long(argc, argv, p->letters, p->longs, NULL)) != -1) {
-		const struct ctl_option *row = got == '?' || got == ':' ? NULL : parser_find(p, got);
-
-		if (!row)
-			return ctl_fail(CTL_USAGE, "%s: '%s' is not an option here, or lacks its value; see berthctl %s --help",
-					command->name, argv[optind - 1], command->name);
-		if (row->argument)
-			*(char **)row->value = optarg;
-		else
-			*(bool *)row->value = true;
-	}
-	return 0;
-}
-
-static int read_token_file(struct ctl *ctl, const char *path)
-{
-	char source[4200];
-	struct secret *secret = NULL;
-	struct err err = {0};
-	const void *ptr;
-	size_t len;
-
-	snprintf(source, sizeof(source), "file:%s", path);
-	if (secret_load(source, &secret, &err) || !secret) {
-		secret_free(secret);
-		return ctl_fail(CTL_USAGE, "%s", err.msg[0] ? err.msg : "the token file is empty");
-	}
-	ptr = secret_ptr(secret, &len);
-	free(ctl->token);
-	ctl->token = strndup(ptr, len);
-	secret_free(secret);
-	return 0;
-}
-
-static void set(char **value, const char *text)
-{
-	if (text && *text) {
-		free(*value);
-		*value = strdup(text);
+	for (;;) {
+		rc = rest ? 0 : parse_options(p, argc, argv, &rest);
+		if (rc || optind >= argc)
+			return rc;
+		rest = rest || (p->command->flags & CTL_STOPS && ret->count > 0);
+		ret->words[ret->count++] = argv[optind++];
 	}
 }
 
-static int read_settings(struct ctl *ctl, config_t *config)
+int ctl_args_parse(const struct ctl_command *command, int argc, char **argv, struct ctl_shared *shared, void *options,
+		   struct ctl_args *ret)
 {
-	const char *text = NULL;
+	struct parser parser = {.command = command, .letters = "+:"};
+	int rc;
 
-	if (config_lookup_string(config, "address", &text))
-		set(&ctl->address, text);
-	if (config_lookup_string(config, "workspace", &text))
-		set(&ctl->workspace, text);
-	if (config_lookup_string(config, "token", &text)) {
-		if (strncmp(text, "file:", 5))
-			return ctl_fail(CTL_USAGE, "token in the settings file must be \"file:<path>\"");
-		return read_token_file(ctl, text + 5);
-	}
-	return 0;
-}
-
-static int read_file(struct ctl *ctl)
-{
-	const char *named = getenv("BERTH_CTL_CONF"), *home = getenv("HOME");
-	char path[4096];
-	config_t config;
-	int rc = 0;
-
-	snprintf(path, sizeof(path), "%s%s", named ? named : home ? home : "", named ? "" : "/.config/berth/ctl.conf");
-	if (!named && access(path, F_OK))
-		return 0;
-	config_init(&config);
-	if (!config_read_file(&config, path))
-		rc = ctl_fail(CTL_USAGE, "%s:%d: %s", path, config_error_line(&config), config_error_text(&config));
-	else
-		rc = read_settings(ctl, &config);
-	config_destroy(&config);
+	*ret = (struct ctl_args){.words = calloc((size_t)argc + 1, sizeof(char *)), .options = options};
+	if (!ret->words)
+		return ctl_fail(CTL_ERROR, "out of memory");
+	parser_add(&parser, command->options, options);
+	parser_add(&parser, ctl_shared_of(command), shared);
+	rc = parse_words(&parser, argc, argv, ret);
+	if (!rc && !shared->help)
+		rc = check_count(command, ret->count);
 	return rc;
 }
 
-int ctl_config(struct ctl *ctl)
+void ctl_args_fini(const struct ctl_command *command, void *options, struct ctl_args *args)
 {
-	int rc = read_file(ctl);
-
-	if (rc)
-		return rc;
-	set(&ctl->address, getenv("BERTH_ADDRESS"));
-	set(&ctl->token, getenv("BERTH_TOKEN"));
-	set(&ctl->workspace, getenv("BERTH_WORKSPACE"));
-	if (!ctl->address)
-		ctl->address = strdup("http://127.0.0.1:8000");
-	if (!ctl->workspace)
-		ctl->workspace = strdup("default");
-	while (*ctl->address && ctl->address[strlen(ctl->address) - 1] == '/')
-		ctl->address[strlen(ctl->address) - 1] = '\0';
-	return 0;
-}
-
-int ctl_parse(struct ctl *ctl, const struct ctl_command *command, const struct ctl_option *options, int argc, char **argv,
-	      int least, int most, bool stop_early)
-{
-	char *address = NULL, *token_file = NULL, *workspace = NULL;
-	const struct ctl_option shared[] = {
-		{"address", 0, "URL", &address, NULL},   {"token-file", 0, "FILE", &token_file, NULL},
-		{"workspace", 'w', "NAME", &workspace, NULL}, {"json", 0, NULL, &ctl->json, NULL},
-		{"help", 'h', NULL, &ctl->help, NULL},   {0},
-	};
-	struct parser parser = {0};
-	int rc;
-
-	if (stop_early) /* options may follow the first operand (the task), but not what comes after it */
-		setenv("POSIXLY_CORRECT", "1", 1);
-	parser_add(&parser, options);
-	parser_add(&parser, shared);
-	rc = parse_all(&parser, command, argc, argv);
-	if (rc)
-		return -rc - 1;
-	if (ctl->help) {
-		ctl_help(command, options);
-		return -CTL_OK - 1;
-	}
-	if (operands_ok(command, argc - optind, least, most))
-		return -CTL_USAGE - 1;
-	rc = ctl->address ? 0 : ctl_config(ctl); /* a second parse of one command keeps what the first one read */
-	if (!rc && token_file)
-		rc = read_token_file(ctl, token_file);
-	if (rc)
-		return -rc - 1;
-	set(&ctl->address, address);
-	set(&ctl->workspace, workspace);
-	return optind;
-}
-
-void ctl_fini(struct ctl *ctl)
-{
-	free(ctl->address);
-	if (ctl->token)
-		secret_wipe(ctl->token, strlen(ctl->token));
-	free(ctl->token);
-	free(ctl->workspace);
-}
-
-int64_t ctl_seconds(const char *text)
-{
-	int64_t ms;
-	char *end;
-
-	if (!clock_parse_duration(text, &ms) && ms > 0)
-		return (ms + 999) / 1000;
-	errno = 0;
-	ms = strtoll(text, &end, 10);
-	return errno || *end || end == text || ms < 0 ? -1 : ms;
+	for (const struct ctl_option *row = command->options; row && row->name; row++)
+		if (row->type == CTL_MANY)
+			free(((struct ctl_many *)((char *)options + row->off))->words);
+	free(args->words);
 }

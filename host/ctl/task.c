@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * task, sessions, retire, verify: what an operator asks about sessions. One thread.
+ * task, sessions, retire: a workspace's tasks and their sessions. Main thread.
  */
-#include "ctl/ctl.h"
+#include "ctl/commands.h"
 
+#include "core/clock.h"
 #include "core/json.h"
+
+#define NO_TASK "berthctl sessions lists the tasks of a workspace; -w NAME names another one"
+#define WAIT_PIECE_MAX 60
+
+const struct ctl_option sessions_options[] = {
+	{.name = "limit", .letter = 'n', .type = CTL_COUNT, .argument = "N", .off = offsetof(struct list_options, limit),
+	 .doc = "at most so many (default: all)"},
+	{0},
+};
+
+const struct ctl_option retire_options[] = {
+	{.name = "force", .letter = 'f', .type = CTL_FLAG, .off = offsetof(struct retire_options, force),
+	 .doc = "stop running commands at once"},
+	{.name = "wait", .type = CTL_TIME, .argument = "TIME", .off = offsetof(struct retire_options, wait),
+	 .doc = "how long to wait until the provider confirms it (default 10s)"},
+	{0},
+};
 
 static void task_path(struct buf *path, const struct ctl *ctl, const char *task)
 {
@@ -14,15 +32,28 @@ static void task_path(struct buf *path, const struct ctl *ctl, const char *task)
 	ctl_query(path, "workspace_id", ctl->workspace);
 }
 
-/* Rows of `berthctl task`; absent ones are left out. */
 static const struct ctl_column task_rows[] = {
-	{"workspace", "workspace_id", false}, {"task", "task_id", false},           {"stage", "stage", false},
-	{"state", "state", false},            {"cause", "cause", false},            {"session", "ref", false},
-	{"session", "id", false},             {"target", "target", false},          {"provider", "provider", false},
-	{"region", "region", false},          {"isolation", "isolation", false},    {"incarnation", "incarnation", false},
-	{"created", "created_at", false},     {"lease", "lease", false},            {"lease until", "lease_until", false},
-	{"ends at", "ceiling_at", false},     {"phase", "phase", false},            {"failure", "failure.reason", false},
-	{"", "failure.message", false},       {"release tries", "release.tries", false}, {"", "release.error", false},
+	{"workspace", "workspace_id", false, CTL_PLAIN},
+	{"task", "task_id", false, CTL_PLAIN},
+	{"stage", "stage", false, CTL_PLAIN},
+	{"state", "state", false, CTL_PLAIN},
+	{"cause", "cause", false, CTL_PLAIN},
+	{"ref", "ref", false, CTL_PLAIN},
+	{"session", "id", false, CTL_PLAIN},
+	{"target", "target", false, CTL_PLAIN},
+	{"provider", "provider", false, CTL_PLAIN},
+	{"region", "region", false, CTL_PLAIN},
+	{"isolation", "isolation", false, CTL_PLAIN},
+	{"incarnation", "incarnation", false, CTL_PLAIN},
+	{"age", "created_at", false, CTL_AGE},
+	{"lease", "lease", false, CTL_PLAIN},
+	{"lease ends in", "lease_until", false, CTL_UNTIL},
+	{"life ends in", "ceiling_at", false, CTL_UNTIL},
+	{"phase", "phase", false, CTL_PLAIN},
+	{"failure", "failure.reason", false, CTL_PLAIN},
+	{"", "failure.message", false, CTL_PLAIN},
+	{"release tries", "release.tries", false, CTL_PLAIN},
+	{"", "release.error", false, CTL_PLAIN},
 	{0},
 };
 
@@ -30,12 +61,7 @@ static void print_task(struct json_object *task)
 {
 	struct json_object *ops = ctl_at(task, "operations");
 
-	for (const struct ctl_column *row = task_rows; row->title; row++) {
-		const char *text = ctl_text(task, row->path);
-
-		if (*text)
-			printf("%-14s %s\n", row->title, text);
-	}
+	ctl_rows(task, task_rows);
 	for (size_t i = 0; ops && i < json_object_array_length(ops); i++) {
 		struct json_object *op = json_object_array_get_idx(ops, i);
 
@@ -44,127 +70,93 @@ static void print_task(struct json_object *task)
 	}
 }
 
-int ctl_task(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+int ctl_task(struct ctl *ctl, const struct ctl_args *args)
 {
-	int at = ctl_parse(ctl, command, NULL, argc, argv, 1, 1, false), rc;
-	struct ctl_reply reply;
 	struct buf path;
+	int rc;
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	task_path(&path, ctl, argv[at]);
-	rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
+	task_path(&path, ctl, args->words[0]);
+	rc = ctl_show(ctl, "GET", path.ptr, args->words[0], NO_TASK, print_task);
 	buf_fini(&path);
-	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, argv[at]);
-	else if (!rc && ctl->json)
-		ctl_json(reply.json);
-	else if (!rc)
-		print_task(reply.json);
-	ctl_reply_fini(&reply);
 	return rc;
 }
 
-int ctl_sessions(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+int ctl_sessions(struct ctl *ctl, const struct ctl_args *args)
 {
 	static const struct ctl_column columns[] = {
-		{"TASK", "task_id", true},       {"STAGE", "stage", false},        {"STATE", "state", false},
-		{"SESSION", "id", true},         {"PROVIDER", "provider", false},  {"ISOLATION", "isolation", false},
-		{"CREATED", "created_at", false}, {"EXPIRES", "expires_at", false}, {0},
+		{"TASK", "task_id", true, CTL_PLAIN},	   {"STAGE", "stage", false, CTL_PLAIN},
+		{"STATE", "state", false, CTL_PLAIN},	   {"PROVIDER", "provider", true, CTL_PLAIN},
+		{"ISOLATION", "isolation", false, CTL_PLAIN}, {"AGE", "created_at", false, CTL_AGE},
+		{"ENDS IN", "expires_at", false, CTL_UNTIL}, {"SESSION", "id", true, CTL_PLAIN},
+		{0},
 	};
-	char *limit = NULL;
-	const struct ctl_option options[] = {{"limit", 'n', "N", &limit, "at most so many (default: all)"}, {0}};
-	int at = ctl_parse(ctl, command, options, argc, argv, 0, 0, false), rc;
+	const struct list_options *o = args->options;
 	struct json_object *items = NULL;
 	struct buf path;
+	int rc;
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
 	buf_init(&path, 8192);
 	buf_puts(&path, "/sandbox/sessions");
 	ctl_query(&path, "workspace_id", ctl->workspace);
-	rc = ctl_list(ctl, path.ptr, limit ? strtoll(limit, NULL, 10) : INT64_MAX, &items);
+	rc = ctl_list(ctl, path.ptr, o->limit ? o->limit : INT64_MAX, &items);
 	buf_fini(&path);
 	if (!rc && ctl->json)
 		ctl_json(items);
+	else if (!rc && !json_object_array_length(items))
+		fprintf(stderr, "no sessions in workspace '%s'; -w NAME names another one\n", ctl->workspace);
 	else if (!rc)
 		ctl_table(items, columns);
 	json_object_put(items);
 	return rc;
 }
 
-int ctl_retire(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
+/* ---- retire ---- */
+
+static int ask(struct ctl *ctl, const char *task, bool force, int64_t wait, long *ret_status)
 {
-	bool force = false;
-	char *wait = NULL;
-	const struct ctl_option options[] = {
-		{"force", 'f', NULL, &force, "stop running commands at once"},
-		{"wait", 0, "TIME", &wait, "how long to wait for the provider (default 10s, at most 60s)"},
-		{0},
-	};
-	int at = ctl_parse(ctl, command, options, argc, argv, 1, 1, false), rc;
 	struct ctl_reply reply;
 	struct buf path;
+	char text[32];
+	int rc;
 
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	task_path(&path, ctl, argv[at]);
+	snprintf(text, sizeof(text), "%llds", (long long)(wait < WAIT_PIECE_MAX ? wait : WAIT_PIECE_MAX));
+	task_path(&path, ctl, task);
 	ctl_query(&path, "force", force ? "true" : NULL);
-	ctl_query(&path, "wait", wait);
+	ctl_query(&path, "wait", text);
 	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
 	buf_fini(&path);
 	if (!rc && reply.status != 204 && reply.status != 202)
-		rc = ctl_explain(ctl, &reply, argv[at]);
-	else if (!rc && ctl->json)
-		printf("{\"task_id\": \"%s\", \"gone\": %s}\n", argv[at], reply.status == 204 ? "true" : "false");
-	else if (!rc && reply.status == 202)
-		printf("%s is being torn down; 'berthctl task %s' shows how it goes\n", argv[at], argv[at]);
-	else if (!rc)
-		printf("%s is gone\n", argv[at]);
+		rc = ctl_explain(ctl, &reply, task, NO_TASK);
+	*ret_status = reply.status;
 	ctl_reply_fini(&reply);
 	return rc;
 }
 
-static void print_strays(struct json_object *target, const char *key, const char *sentence)
+int ctl_retire(struct ctl *ctl, const struct ctl_args *args)
 {
-	struct json_object *list = ctl_at(target, key);
+	const struct retire_options *o = args->options;
+	const char *task = args->words[0];
+	int64_t until_ns = clock_after_ms((o->wait ? o->wait : 10) * 1000), left;
+	long status = 202;
+	int rc;
 
-	for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-		struct json_object *item = json_object_array_get_idx(list, i);
+	do {
+		left = (clock_left_ms(until_ns) + 999) / 1000;
+		rc = ask(ctl, task, o->force, left, &status);
+	} while (!rc && status == 202 && clock_left_ms(until_ns));
+	if (rc)
+		return rc;
+	if (ctl->json) {
+		struct json_object *json = json_object_new_object();
 
-		printf("  %s: %s\n", sentence,
-		       json_object_is_type(item, json_type_string) ? json_object_get_string(item) : ctl_text(item, ""));
+		json_object_object_add(json, "task_id", json_object_new_string(task));
+		json_object_object_add(json, "gone", json_object_new_boolean(status == 204));
+		ctl_json(json);
+		json_object_put(json);
+	} else if (status == 202) {
+		printf("%s is being torn down; 'berthctl task %s' shows how it goes\n", task, task);
+	} else {
+		printf("%s is gone\n", task);
 	}
-}
-
-int ctl_verify(struct ctl *ctl, const struct ctl_command *command, int argc, char **argv)
-{
-	static const struct ctl_column columns[] = {
-		{"TARGET", "name", true},     {"SESSIONS", "provider_sessions", false}, {"BINDINGS", "bindings", false},
-		{"WARM", "warm", false},      {"ERROR", "error", true},                 {0},
-	};
-	int at = ctl_parse(ctl, command, NULL, argc, argv, 0, 0, false), rc;
-	struct json_object *targets;
-	struct ctl_reply reply;
-
-	if (at < 0)
-		return CTL_PARSED_EXIT(at);
-	rc = ctl_call(ctl, "POST", "/admin/verify", NULL, &reply);
-	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, "verify");
-	else if (!rc && ctl->json)
-		ctl_json(reply.json);
-	else if (!rc && (targets = ctl_at(reply.json, "targets"))) {
-		ctl_table(targets, columns);
-		for (size_t i = 0; i < json_object_array_length(targets); i++) {
-			print_strays(json_object_array_get_idx(targets, i), "unknown", "session without a binding");
-			print_strays(json_object_array_get_idx(targets, i), "missing", "binding without a session");
-		}
-	}
-	if (!rc && strcmp(ctl_text(reply.json, "ok"), "true"))
-		rc = ctl->json ? CTL_ERROR : ctl_fail(CTL_ERROR, "sessions and bindings differ; run it again in a minute: what is being released settles");
-	else if (!rc && !ctl->json)
-		puts("ok");
-	ctl_reply_fini(&reply);
-	return rc;
+	return 0;
 }

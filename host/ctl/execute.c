@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Asking for an execution, for every command that runs something. Main thread. Must never ask twice for one: a create whose
+ * answer was lost is repeated with its idempotency key.
+ */
+#include "ctl/ctl.h"
+
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "core/ident.h"
+#include "core/json.h"
+#include "core/limits.h"
+
+#define LOST_MS 60000
+#define PAUSE_MS 200
+#define KEY_MAX 256
+
+void ctl_quote(struct buf *script, const char *word)
+{
+	buf_puts(script, "'");
+	for (; *word; word++) {
+		if (*word == '\'')
+			buf_puts(script, "'\\''");
+		else
+			buf_append(script, word, 1);
+	}
+	buf_puts(script, "'");
+}
+
+static void put_text(struct buf *body, const char *key, const char *value)
+{
+	if (!value)
+		return;
+	buf_printf(body, ",\"%s\":", key);
+	json_put_string(body, value, strlen(value));
+}
+
+static void make_body(struct buf *body, const struct ctl *ctl, const struct ctl_create *c)
+{
+	buf_puts(body, "{\"workspace_id\":");
+	json_put_string(body, ctl->workspace, strlen(ctl->workspace));
+	put_text(body, "task_id", c->task);
+	if (c->region) {
+		buf_puts(body, ",\"runtime\":{\"region\":");
+		json_put_string(body, c->region, strlen(c->region));
+		buf_puts(body, "}");
+	}
+	buf_puts(body, ",\"command\":{\"command_body\":");
+	json_put_string(body, c->script, c->script_len);
+	put_text(body, "cwd", c->cwd);
+	put_text(body, "env_ref", c->env_ref);
+	put_text(body, "stdin_ref", c->stdin_ref);
+	if (c->timeout > 0)
+		buf_printf(body, ",\"timeout_seconds\":%lld", (long long)c->timeout);
+	if (c->keep)
+		buf_puts(body, ",\"keep_descendants\":true");
+	buf_puts(body, "}}");
+}
+
+/* Repeats what has no answer: the key makes it the same request. What was never sent fails at once. */
+static int post(struct ctl *ctl, const char *body, const char *header, struct ctl_reply *reply)
+{
+	int64_t until_ns = clock_after_ms(LOST_MS);
+	bool lost = false;
+	int rc;
+
+	for (;;) {
+		rc = ctl_try(ctl, "POST", "/sandbox/executions", body, header, reply);
+		if (!rc)
+			return 0;
+		lost = lost || reply->lost;
+		if (!lost || !clock_left_ms(until_ns))
+			break;
+		ctl_reply_fini(reply);
+		usleep(PAUSE_MS * 1000);
+	}
+	ctl_reply_fini(reply);
+	if (!lost) /* once more, to say what is wrong with the connection */
+		return ctl_call(ctl, "GET", "/health", NULL, reply) ? CTL_UNAVAILABLE
+								     : ctl_fail(CTL_UNAVAILABLE, "berthd was away for a moment; try again");
+	return ctl_fail(CTL_UNAVAILABLE, "berthd at %s took the command and has not answered for %d s\n"
+					 "  whether it runs, later: berthctl executions",
+			ctl->address, LOST_MS / 1000);
+}
+
+int ctl_create(struct ctl *ctl, const struct ctl_create *create, struct json_object **ret)
+{
+	char key[IDENT_ID_MAX + 1], header[KEY_MAX + 32];
+	struct ctl_reply reply = {0};
+	struct buf body;
+	int rc;
+
+	if (create->key && (strlen(create->key) >= KEY_MAX || strpbrk(create->key, "\r\n")))
+		return ctl_fail(CTL_USAGE, "--idempotency-key: at most %d bytes without line breaks", KEY_MAX - 1);
+	ident_random(key, "ctl_", 32);
+	snprintf(header, sizeof(header), "Idempotency-Key: %s", create->key ? create->key : key);
+	buf_init(&body, LIMIT_CREATE_BODY);
+	make_body(&body, ctl, create);
+	if (body.error)
+		rc = ctl_fail(CTL_REFUSED, "a command may have at most %zu bytes; put it into a file of the task and run that",
+			      LIMIT_COMMAND_BODY);
+	else
+		rc = post(ctl, body.ptr, header, &reply);
+	if (!rc && reply.status != 202 && reply.status != 200)
+		rc = ctl_explain(ctl, &reply, create->task, NULL);
+	if (!rc && !*ctl_text(reply.json, "id"))
+		rc = ctl_fail(CTL_ERROR, "%s: the answer is not berthd's", ctl->address);
+	if (!rc)
+		*ret = json_object_get(reply.json);
+	ctl_reply_fini(&reply);
+	buf_fini(&body);
+	return rc;
+}
+
+/* ---- scripts of our own ---- */
+
+static int append(void *arg, const void *ptr, size_t len)
+{
+	return buf_append(arg, ptr, len) ? ctl_fail(CTL_ERROR, "the answer is too large") : 0;
+}
+
+static int read_output(struct ctl *ctl, const char *id, const char *name, struct buf *out)
+{
+	struct ctl_download how = {.sink = append, .arg = out};
+	struct ctl_reply reply;
+	struct buf path;
+	int rc;
+
+	ctl_execution_path(&path, id, name);
+	rc = ctl_download(ctl, path.ptr, &how, &reply);
+	if (!rc && reply.status != 200)
+		rc = ctl_explain(ctl, &reply, id, NULL);
+	ctl_reply_fini(&reply);
+	buf_fini(&path);
+	return rc;
+}
+
+static int judge(struct ctl *ctl, struct json_object *record)
+{
+	const char *id = ctl_text(record, "id");
+	struct buf text;
+	int rc;
+
+	if (!strcmp(ctl_text(record, "status"), "completed") && !ctl_number(record, "result.exit_code", -1))
+		return 0;
+	buf_init(&text, 65536);
+	if (!strcmp(ctl_text(record, "status"), "completed") && !read_output(ctl, id, "/stderr", &text) && text.len)
+		rc = ctl_fail(CTL_ERROR, "in the sandbox (%s): %.*s", id, (int)strcspn(text.ptr, "\n"), text.ptr);
+	else
+		rc = ctl_fail(CTL_ERROR, "in the sandbox (%s): %s %s %s", id, ctl_text(record, "status"), ctl_text(record, "reason"),
+			      ctl_text(record, "error"));
+	buf_fini(&text);
+	return rc;
+}
+
+int ctl_run_script(struct ctl *ctl, const char *task, const char *script, struct buf *out)
+{
+	struct ctl_create create = {.task = task, .script = script, .script_len = strlen(script)};
+	struct json_object *record = NULL, *ended = NULL;
+	int rc = ctl_create(ctl, &create, &record);
+
+	if (!rc)
+		rc = ctl_wait_terminal(ctl, ctl_text(record, "id"), &ended);
+	if (!rc)
+		rc = judge(ctl, ended);
+	if (!rc && out)
+		rc = read_output(ctl, ctl_text(record, "id"), "/stdout", out);
+	if (!rc && out && !strcmp(ctl_text(ended, "result.stdout_truncated"), "true"))
+		rc = ctl_fail(CTL_ERROR, "the list of files is longer than berthd keeps of an output");
+	json_object_put(record);
+	json_object_put(ended);
+	return rc;
+}
