@@ -87,8 +87,11 @@ static int32_t host_sink_write(struct berth_call *call, uint32_t stream, const v
 		offset[i] = (uint8_t)(call->sent[stream] >> (56 - 8 * i));
 	rc = send_frame(call, stream_frames[stream], offset, sizeof(offset), ptr, len);
 	call->sent[stream] += len;
-	/* Output of a running command is wanted now. */
-	if (rc == BERTH_OK && stream != BERTH_STREAM_DATA && reply_flush(&call->reply) < 0)
+	if (stream == BERTH_STREAM_DATA)
+		return rc;
+	/* Output of a running command is wanted now, by everybody who follows it. */
+	siblings_tell(&call->sibling);
+	if (rc == BERTH_OK && reply_flush(&call->reply) < 0)
 		rc = call_fail(call, BERTH_CANCELLED, "disconnected", false, "the client went away");
 	return rc;
 }
@@ -176,6 +179,7 @@ static uint32_t host_cancel_state(struct berth_call *call)
 
 	if (call->peer_gone)
 		return BERTH_CANCEL_DETACH;
+	siblings_heed(&call->sibling);
 	if (reply->streaming && sup_now_ns() - reply->sent_ns > HEARTBEAT_NS &&
 	    (reply_frame(reply, 'H', NULL, 0, NULL, 0) < 0 || reply_flush(reply) < 0))
 		call->peer_gone = true;
@@ -184,13 +188,16 @@ static uint32_t host_cancel_state(struct berth_call *call)
 	return call->peer_gone ? BERTH_CANCEL_DETACH : BERTH_CANCEL_NONE;
 }
 
-/* Asked for once a command has been launched and is about to be waited for. */
+/* Asked for once a command has been launched, or found, and is about to be followed. */
 static int32_t host_cancel_fd(struct berth_call *call)
 {
-	if (call->announces && reply_frame(&call->reply, 'S', "{}", 2, NULL, 0) == 0)
+	bool launched = call->announce == 'S';
+
+	if (call->announce && reply_frame(&call->reply, call->announce, "{}", launched ? 2 : 0, NULL, 0) == 0)
 		(void)reply_flush(&call->reply);
-	call->announces = false;
-	return call->conn->fd;
+	call->announce = '\0';
+	siblings_join(&call->sibling, call->token.execution_id, call->conn->fd);
+	return call->sibling.wait_fd;
 }
 
 static void host_random(void *buf, size_t len)

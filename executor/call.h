@@ -7,6 +7,7 @@
 #include "executor.h"
 #include "frame.h"
 #include "reply.h"
+#include "siblings.h"
 
 struct berth_call {
 	struct executor *executor;
@@ -17,7 +18,8 @@ struct berth_call {
 	struct args args;
 	struct result result;
 	uint64_t sent[3]; /* by BERTH_STREAM_: where the next byte of each stream belongs */
-	bool announces;   /* the command's launch is told with S */
+	char announce;    /* frame that tells that the command is being followed: S or H; '\0' = none or done */
+	struct sibling sibling; /* of a stream */
 	bool peer_gone;   /* noticed while the command ran */
 };
 

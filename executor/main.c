@@ -167,7 +167,6 @@ static int serve(int argc, char **argv)
 	fflush(stdout);
 	while (take_signals(signals, SWEEP_MS) == 0)
 		server_sweep(server);
-	server_close(server);
 	drain(&executor, signals);
 	return 0;
 }

@@ -83,7 +83,7 @@ static int32_t run_execute(struct berth_call *call)
 	sup.kill_grace_ms = args->kill_grace_ms;
 	sup.drain_grace_ms = args->drain_grace_ms;
 	command.env = env;
-	call->announces = true;
+	call->announce = 'S';
 	if (rc == BERTH_OK && !call->body.script.ptr)
 		rc = call_fail(call, BERTH_INVALID, "frame", false, "a command has at least one frame C");
 	if (rc == BERTH_OK)
@@ -103,6 +103,7 @@ static int32_t run_reattach(struct berth_call *call)
 		.stderr_offset = (uint64_t)args->stderr_offset,
 	};
 
+	call->announce = 'H';
 	call->sent[BERTH_STREAM_STDOUT] = resume.stdout_offset;
 	call->sent[BERTH_STREAM_STDERR] = resume.stderr_offset;
 	return berth_sup_reattach(&call_host, call, &call->executor->sup, &resume);

@@ -268,7 +268,9 @@ static bool serve_call(struct berth_call *call, const struct ops_route *route, c
 	bool keep;
 
 	frame_body_init(&call->body, call->conn, &call->token, &call->executor->keys);
+	call->sibling.wait_fd = call->sibling.told = -1;
 	rc = judge_and_run(call, route, request, room);
+	siblings_leave(&call->sibling);
 	if (rc && call->result.code != rc)
 		call_fail(call, rc, "", false, "");
 	if (!call->reply.streaming && !call->reply.done)

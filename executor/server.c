@@ -47,7 +47,6 @@ struct server {
 	struct slot slots[CONNS_MAX];
 	size_t conns_max;
 	bool paused; /* the listener is not in the set: no descriptor was left */
-	bool closed;
 	unsigned threads;
 	unsigned idle;
 	unsigned threads_max;
@@ -62,8 +61,7 @@ static void arm(struct server *server, int fd, uint64_t data, int how)
 
 static void rearm_listener_locked(struct server *server)
 {
-	if (!server->closed)
-		arm(server, server->listener, LISTENER, EPOLL_CTL_MOD);
+	arm(server, server->listener, LISTENER, EPOLL_CTL_MOD);
 	server->paused = false;
 }
 
@@ -394,14 +392,6 @@ int server_start(struct executor *executor, struct server **ret_server, char *te
 	}
 	*ret_server = server;
 	return 0;
-}
-
-void server_close(struct server *server)
-{
-	pthread_mutex_lock(&server->lock);
-	server->closed = true;
-	epoll_ctl(server->epoll, EPOLL_CTL_DEL, server->listener, NULL);
-	pthread_mutex_unlock(&server->lock);
 }
 
 void server_sweep(struct server *server)

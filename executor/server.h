@@ -11,8 +11,6 @@ struct server;
 int server_start(struct executor *executor, struct server **ret_server, char *text, size_t cap);
 /* "address:port" that it listens on. */
 void server_address(const struct server *server, char *text, size_t cap);
-/* Takes no new connections any more. */
-void server_close(struct server *server);
 /* Closes connections that are past their time; to be called every few seconds. */
 void server_sweep(struct server *server);
 

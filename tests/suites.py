@@ -147,6 +147,11 @@ def abi(ctx, patterns=()):
     drive(ctx, "abi", "--build", str(ctx.build), "--preset", ctx.build.name, *patterns)
 
 
+def executor(ctx, patterns=()):
+    """The program inside pods, by a client of its own; see tests/executor/run.py."""
+    drive(ctx, "executor", "--build", str(ctx.build), "--preset", ctx.build.name, *patterns)
+
+
 SUITES = [
     # name, function, sentence
     ("checks", checks, "layers, secrets, headers: rules that the tree itself must keep"),
@@ -154,6 +159,7 @@ SUITES = [
     ("conformance", conformance, "the provider kit over the mock, and over copies of it with planted bugs"),
     ("abi", abi, "layout, headers, exports, baseline, an old plugin on this host and on a later one"),
     ("static", static, "cppcheck, by name or with --full; with --full also clang-tidy and gcc's analyzer"),
+    ("executor", executor, "berth-executor: protocol, refusals, commands, files, what it survives"),
     ("fuzz", fuzz, "what fuzzing found worth keeping, fed to every parser of outside bytes"),
     ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
 ]

@@ -142,15 +142,16 @@ static int64_t coarse_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* A quiet tree is looked at again once its last change lies far enough back; a busy one keeps its unknown entries. */
+/* A quiet tree is looked at again once its last change lies far enough back; a busy one keeps its unknown entries. A stamp
+ * may be a tick ahead of the coarse clock, where the file system stamps finer; one further ahead will not come closer. */
 int snapshot_take(int root_fd, const struct snapshot_stop *stop, struct snapshot *ret)
 {
 	struct snapshot snap = {0};
 	int64_t begin_ns = coarse_ns();
 	int rc = walk(&snap, root_fd, stop);
 
-	if (!rc && snap.newest_ns > begin_ns - RACY_NS && snap.newest_ns <= begin_ns) {
-		struct timespec tick = {.tv_nsec = RACY_NS};
+	if (!rc && snap.newest_ns > begin_ns - RACY_NS && snap.newest_ns <= begin_ns + RACY_NS) {
+		struct timespec tick = {.tv_nsec = 3 * RACY_NS};
 
 		snapshot_fini(&snap);
 		nanosleep(&tick, NULL);

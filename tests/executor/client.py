@@ -109,14 +109,14 @@ class Reply:
 
     def stream(self, kind, start=0):
         """The bytes of a stream; each frame must follow on the one before."""
-        out, at = b"", start
+        out, at = [], start
         for name, payload in self.frames:
             if name == kind:
                 offset = struct.unpack(">Q", payload[:8])[0]
                 must(offset == at, f"{kind}: a frame at {offset}, expected at {at}")
-                out += payload[8:]
+                out.append(payload[8:])
                 at += len(payload) - 8
-        return out
+        return b"".join(out)
 
     def items(self, kind):
         return [json.loads(payload) for name, payload in self.frames if name == kind]
@@ -162,10 +162,16 @@ class Connection:
         return line.decode()
 
     def exactly(self, size):
-        while len(self.buf) < size:
-            self.more()
-        raw, self.buf = self.buf[:size], self.buf[size:]
-        return raw
+        pieces, have = [self.buf], len(self.buf)
+        while have < size:
+            raw = self.sock.recv(262144)
+            if not raw:
+                raise Cut()
+            pieces.append(raw)
+            have += len(raw)
+        whole = b"".join(pieces)
+        self.buf = whole[size:]
+        return whole[:size]
 
     def head(self):
         status = int(self.line().split(" ")[1])
