@@ -14,7 +14,7 @@
 
 #include "core/err.h"
 
-#define CAP_MIN 64
+#define CAP_MIN 256
 
 void buf_init(struct buf *buf, size_t max)
 {
@@ -85,6 +85,21 @@ int buf_append(struct buf *buf, const void *ptr, size_t len)
 int buf_puts(struct buf *buf, const char *str)
 {
 	return buf_append(buf, str, strlen(str));
+}
+
+int buf_put_int(struct buf *buf, int64_t value)
+{
+	uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+	char text[24];
+	char *at = text + sizeof(text);
+
+	do {
+		*--at = (char)('0' + left % 10);
+		left /= 10;
+	} while (left);
+	if (value < 0)
+		*--at = '-';
+	return buf_append(buf, at, (size_t)(text + sizeof(text) - at));
 }
 
 int buf_printf(struct buf *buf, const char *fmt, ...)

@@ -20,6 +20,10 @@
 #define BOOT_ID_LEN 36
 #define YEAR_0_S INT64_C(-62167219200)
 #define YEAR_9999_END_S INT64_C(253402300799)
+#define DAY_S 86400
+#define CENTURIES_4_DAYS 146097 /* the calendar repeats after 400 years */
+#define YEARS_SHIFT 400		/* keeps the sums positive */
+#define MARCH_SHIFT (CENTURIES_4_DAYS - 60) /* year 0 began 60 days before its 1st of March: it was a leap year */
 
 int64_t clock_boot_ns(void)
 {
@@ -91,11 +95,51 @@ void clock_boot_id(char ret_id[37])
 	memcpy(ret_id, boot_id, sizeof(boot_id));
 }
 
+static void put_digits(char *at, int64_t value, int count)
+{
+	while (count-- > 0) {
+		at[count] = (char)('0' + value % 10);
+		value /= 10;
+	}
+}
+
+/*
+ * gmtime_r and timegm take the time zone's lock and look at its file; records hold six times each. Here years begin in
+ * March, so that the leap day is the last one, and the days before a month are a line (months of 153 days in five).
+ */
+static void put_date(char *at, int64_t since_year_0_s)
+{
+	int64_t day = since_year_0_s / DAY_S + MARCH_SHIFT; /* since the March before year 0 */
+	int64_t century = day / CENTURIES_4_DAYS;
+	int64_t rest = day % CENTURIES_4_DAYS;
+	int64_t year = (rest - rest / 1460 + rest / 36524 - rest / (CENTURIES_4_DAYS - 1)) / 365;
+	int64_t of_year = rest - (365 * year + year / 4 - year / 100);
+	int64_t month = (5 * of_year + 2) / 153;
+
+	put_digits(at, year + 400 * century - YEARS_SHIFT + (month >= 10), 4);
+	at[4] = '-';
+	put_digits(at + 5, month < 10 ? month + 3 : month - 9, 2);
+	at[7] = '-';
+	put_digits(at + 8, of_year - (153 * month + 2) / 5 + 1, 2);
+}
+
+static void put_time(char *at, int64_t of_day_s, int64_t ms)
+{
+	at[0] = 'T';
+	put_digits(at + 1, of_day_s / 3600, 2);
+	at[3] = ':';
+	put_digits(at + 4, of_day_s / 60 % 60, 2);
+	at[6] = ':';
+	put_digits(at + 7, of_day_s % 60, 2);
+	at[9] = '.';
+	put_digits(at + 10, ms, 3);
+	memcpy(at + 13, "Z", 2);
+}
+
 void clock_format(int64_t unix_ms, char ret_text[32])
 {
 	int64_t ms = unix_ms % 1000;
 	int64_t s = unix_ms / 1000;
-	struct tm tm;
 
 	if (unix_ms == 0) {
 		ret_text[0] = '\0';
@@ -114,12 +158,8 @@ void clock_format(int64_t unix_ms, char ret_text[32])
 		ms = 0;
 	}
 
-	time_t t = (time_t)s;
-
-	gmtime_r(&t, &tm);
-	snprintf(ret_text, 32, "%04u-%02u-%02uT%02u:%02u:%02u.%03uZ", (unsigned)(tm.tm_year + 1900) % 10000,
-		 (unsigned)(tm.tm_mon + 1) % 100, (unsigned)tm.tm_mday % 100, (unsigned)tm.tm_hour % 100,
-		 (unsigned)tm.tm_min % 100, (unsigned)tm.tm_sec % 100, (unsigned)ms % 1000);
+	put_date(ret_text, s - YEAR_0_S);
+	put_time(ret_text + 10, (s - YEAR_0_S) % DAY_S, ms);
 }
 
 /* Reads exactly `count` digits and moves on; -1 when they are not there. */
@@ -210,6 +250,17 @@ static bool parse_offset(const char **at, int *ret_minutes)
 	return minutes >= 0 && hours < 24 && minutes < 60;
 }
 
+/* The way back from put_date. */
+static int64_t seconds_of(const struct tm *tm)
+{
+	int64_t month = (tm->tm_mon + 10) % 12; /* from March */
+	int64_t year = tm->tm_year + 1900 + YEARS_SHIFT - (month >= 10);
+	int64_t of_year = (153 * month + 2) / 5 + tm->tm_mday - 1;
+	int64_t day = 365 * year + year / 4 - year / 100 + year / 400 + of_year - MARCH_SHIFT;
+
+	return YEAR_0_S + day * DAY_S + tm->tm_hour * 3600 + tm->tm_min * 60 + tm->tm_sec;
+}
+
 int clock_parse(const char *text, int64_t *ret_unix_ms)
 {
 	struct tm tm = {0};
@@ -218,7 +269,7 @@ int clock_parse(const char *text, int64_t *ret_unix_ms)
 	if (!text || !parse_date(&text, &tm) || !skip(&text, "Tt") || !parse_time(&text, &tm) ||
 	    !parse_fraction(&text, &ms) || !parse_offset(&text, &offset_min) || *text)
 		return ERR_INVALID_REQUEST;
-	*ret_unix_ms = ((int64_t)timegm(&tm) - (int64_t)offset_min * 60) * 1000 + ms;
+	*ret_unix_ms = (seconds_of(&tm) - (int64_t)offset_min * 60) * 1000 + ms;
 	return 0;
 }
 

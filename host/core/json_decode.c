@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/json_quick.h"
 
 #define WHERE_SIZE 160
 
@@ -255,8 +256,11 @@ int json_decode_text(struct arena *arena, const struct json_field *fields, const
 	struct json_object *json = NULL;
 	struct err local;
 	struct err *e = err ? err : &local;
-	int r = json_parse(ptr, len, &json, e);
+	int r;
 
+	if (json_quick(arena, fields, ptr, len, ret_obj, size))
+		return 0;
+	r = json_parse(ptr, len, &json, e);
 	if (r == 0)
 		r = json_decode(arena, fields, json, "", 0, ret_obj, size, e);
 	json_object_put(json);

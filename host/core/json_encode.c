@@ -122,7 +122,7 @@ static void put_value(struct buf *buf, const struct json_field *field, const voi
 		break;
 	case JSON_I64:
 	case JSON_I32:
-		buf_printf(buf, "%lld", (long long)integer_at(field, obj));
+		buf_put_int(buf, integer_at(field, obj));
 		break;
 	case JSON_BOOL:
 		buf_puts(buf, integer_at(field, obj) ? "true" : "false");

@@ -29,13 +29,19 @@ static void put_escape(struct buf *buf, unsigned code)
 		buf_printf(buf, "\\u%04x", code);
 }
 
+/* ASCII that goes out as it is. */
+static inline bool is_plain(unsigned char c)
+{
+	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
 /* How many bytes at ptr go out as they are: 0 when they need an escape or a replacement. */
 static size_t plain_length(const char *ptr, size_t len)
 {
 	unsigned char c = (unsigned char)ptr[0];
 
 	if (c < 0x80)
-		return c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
+		return is_plain(c);
 	if (c == 0xc2 && len > 1 && (unsigned char)ptr[1] < 0xa0)
 		return 0; /* C1 control, or broken */
 	return utf8_length(ptr, len);
@@ -61,6 +67,11 @@ void json_put_string(struct buf *buf, const char *ptr, size_t len)
 
 	buf_puts(buf, "\"");
 	while (pos < len && !buf->error) {
+		if (is_plain((unsigned char)ptr[pos])) {
+			pos++;
+			continue;
+		}
+
 		size_t n = plain_length(ptr + pos, len - pos);
 
 		if (n) {

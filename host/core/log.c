@@ -46,16 +46,25 @@ int log_level_parse(const char *word)
 	return -1;
 }
 
+static void keep(char *to, size_t size, const char *text)
+{
+	size_t len = text ? strnlen(text, size - 1) : 0;
+
+	if (len)
+		memcpy(to, text, len);
+	to[len] = '\0';
+}
+
 void log_set_request(const char *request_id)
 {
-	snprintf(request, sizeof(request), "%s", request_id ? request_id : "");
+	keep(request, sizeof(request), request_id);
 	if (!*request)
 		trace[0] = '\0';
 }
 
 void log_set_trace(const char *traceparent)
 {
-	snprintf(trace, sizeof(trace), "%s", traceparent ? traceparent : "");
+	keep(trace, sizeof(trace), traceparent);
 }
 
 const char *log_trace(void)
@@ -89,7 +98,10 @@ static bool is_bare(const char *ptr, size_t len)
 static void put_key(struct buf *line, const char *key, bool json)
 {
 	if (!json) {
-		buf_printf(line, "%s%s=", line->len ? " " : "", key);
+		if (line->len)
+			buf_puts(line, " ");
+		buf_puts(line, key);
+		buf_puts(line, "=");
 		return;
 	}
 	buf_puts(line, line->len ? "," : "{");
@@ -110,7 +122,7 @@ static void put_value(struct buf *line, const char *ptr, size_t len, bool json)
 static void put_number(struct buf *line, const char *key, int64_t num, bool json)
 {
 	put_key(line, key, json);
-	buf_printf(line, "%lld", (long long)num);
+	buf_put_int(line, num);
 }
 
 static void put_string(struct buf *line, const char *key, const char *ptr, size_t len, bool json)

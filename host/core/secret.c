@@ -13,6 +13,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -25,6 +26,7 @@
 #define MAGIC 0x73656372u
 #define DIGEST 32
 #define PERIOD_MAX 8
+#define RANDOM_STORE 512
 
 struct secret {
 	unsigned magic;
@@ -259,7 +261,46 @@ void secret_sha256_hex(const void *ptr, size_t len, char ret_hex[65])
 	ret_hex[2 * DIGEST] = '\0';
 }
 
-void secret_random(void *ptr, size_t len)
+/* Every request draws an id or two, and a draw costs the library as much as hundreds of bytes: each thread keeps a store
+ * of bytes, which are wiped as they are handed out. A child process must not draw what its parent will. */
+static _Thread_local struct {
+	uint8_t bytes[RANDOM_STORE];
+	size_t left;
+	unsigned forks; /* as of the time it was filled */
+} drawn;
+static atomic_uint forks;
+static pthread_once_t forks_once = PTHREAD_ONCE_INIT;
+
+static void forked(void)
+{
+	atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+	crypto_must(pthread_atfork(NULL, NULL, forked) == 0, "fork handler");
+}
+
+static void draw(void *ptr, size_t len)
 {
 	crypto_must(len <= INT32_MAX && RAND_priv_bytes(ptr, (int)len) == 1, "random bytes");
+}
+
+void secret_random(void *ptr, size_t len)
+{
+	unsigned now = atomic_load(&forks);
+
+	if (len > RANDOM_STORE / 8) {
+		draw(ptr, len);
+		return;
+	}
+	if (drawn.left < len || drawn.forks != now) {
+		pthread_once(&forks_once, watch_forks);
+		draw(drawn.bytes, RANDOM_STORE);
+		drawn.left = RANDOM_STORE;
+		drawn.forks = now;
+	}
+	drawn.left -= len;
+	memcpy(ptr, drawn.bytes + drawn.left, len);
+	secret_wipe(drawn.bytes + drawn.left, len);
 }

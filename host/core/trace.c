@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/secret.h"
@@ -48,7 +47,7 @@ void trace_make(const char *given, char ret[TRACE_MAX + 1])
 {
 	bool good = is_good(given);
 
-	snprintf(ret, TRACE_MAX + 1, "%s", good ? given : "00-00000000000000000000000000000000-0000000000000000-01");
+	memcpy(ret, good ? given : "00-00000000000000000000000000000000-0000000000000000-01", TRACE_MAX + 1);
 	if (!good)
 		put_random(ret + ID_AT, ID_LEN);
 	put_random(ret + SPAN_AT, SPAN_LEN);

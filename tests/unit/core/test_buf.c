@@ -77,12 +77,30 @@ static void test_a_huge_reserve_does_not_overflow(void **state)
 	buf_fini(&buf);
 }
 
+static void test_integers(void **state)
+{
+	static const int64_t values[] = {0, 7, -7, 10, 1234567890123, INT64_MAX, INT64_MIN};
+	struct buf buf;
+	char want[32];
+
+	(void)state;
+	buf_init(&buf, 100);
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		snprintf(want, sizeof(want), "%lld", (long long)values[i]);
+		buf_clear(&buf);
+		assert_int_equal(buf_put_int(&buf, values[i]), 0);
+		assert_string_equal(buf.ptr, want);
+	}
+	buf_fini(&buf);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_append_up_to_the_maximum_and_not_a_byte_more),
 		cmocka_unit_test(test_printf_grows_and_is_refused_whole),
 		cmocka_unit_test(test_take),
+		cmocka_unit_test(test_integers),
 		cmocka_unit_test(test_a_huge_reserve_does_not_overflow),
 	};
 

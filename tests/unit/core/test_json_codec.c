@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include "core/json.h"
+#include "core/json_quick.h"
 
 struct inner {
 	const char *name;
@@ -200,6 +201,97 @@ static void test_a_full_buffer_is_told(void **state)
 	buf_fini(&buf);
 }
 
+static const char stored_text[] =
+	"{\"id\":\"x\",\"note\":\"n/a\",\"big\":-922337203685477580,\"small\":-5,\"flag\":true,"
+	"\"at\":\"2026-11-29T10:00:00.123Z\",\"inner\":{\"name\":\"i\",\"count\":3},"
+	"\"list\":[{\"name\":\"a\"},{\"name\":\"b\",\"count\":1},{\"name\":\"c\"},{\"name\":\"d\"},{\"name\":\"e\"}],"
+	"\"words\":[\"u\",\"v\"],\"hidden\":\"h\",\"ended_at\":null}";
+
+static void encode_outer(const struct outer *obj, struct buf *ret)
+{
+	buf_clear(ret);
+	assert_int_equal(json_encode(ret, outer_fields, obj, 0), 0);
+}
+
+/* What the short way takes, the strict one must take too, and read alike. */
+static bool quick_agrees(struct arena *arena, const char *text, size_t len, struct buf bufs[2])
+{
+	struct json_object *json = NULL;
+	struct outer quick, strict;
+	struct err err = {0};
+
+	arena_reset(arena);
+	if (!json_quick(arena, outer_fields, text, len, &quick, sizeof(quick)))
+		return false;
+	assert_int_equal(json_parse(text, len, &json, &err), 0);
+	assert_int_equal(json_decode(arena, outer_fields, json, "", 0, &strict, sizeof(strict), &err), 0);
+	json_object_put(json);
+	encode_outer(&quick, &bufs[0]);
+	encode_outer(&strict, &bufs[1]);
+	assert_string_equal(bufs[0].ptr, bufs[1].ptr);
+	return true;
+}
+
+static void test_the_short_way_reads_like_the_strict_one(void **state)
+{
+	struct arena *arena = arena_new(100000);
+	size_t len = sizeof(stored_text) - 1, taken = 0;
+	char text[sizeof(stored_text) + 1];
+	struct buf bufs[2];
+
+	(void)state;
+	buf_init(&bufs[0], 10000);
+	buf_init(&bufs[1], 10000);
+	assert_true(quick_agrees(arena, stored_text, len, bufs));
+	assert_string_equal(bufs[0].ptr, stored_text);
+	for (size_t at = 0; at < len; at++) {
+		for (int c = 0; c < 256; c++) { /* every byte replaced by, and preceded by, every other one */
+			memcpy(text, stored_text, len);
+			text[at] = (char)c;
+			taken += quick_agrees(arena, text, len, bufs);
+			memcpy(text, stored_text, at);
+			memcpy(text + at + 1, stored_text + at, len - at);
+			taken += quick_agrees(arena, text, len + 1, bufs);
+		}
+		memcpy(text, stored_text, at);
+		memcpy(text + at, stored_text + at + 1, len - at - 1);
+		(void)quick_agrees(arena, text, len - 1, bufs);
+		assert_false(quick_agrees(arena, stored_text, at, bufs));
+	}
+	assert_true(taken > 1000); /* the letters of the strings, the digits of the numbers */
+	buf_fini(&bufs[0]);
+	buf_fini(&bufs[1]);
+	arena_free(arena);
+}
+
+static void test_the_short_way_leaves_what_it_does_not_know(void **state)
+{
+	static const char *const texts[] = {
+		"",
+		"{}",
+		"{\"big\":1}",
+		"{\"id\":\"x\",\"id\":\"x\"}",
+		"{\"big\":1,\"id\":\"x\"}",
+		"{\"id\":\"x\",\"odd\":1}",
+		"{\"id\":\"x\",\"big\":1.0}",
+		"{\"id\":\"x\",\"big\":1e1}",
+		"{\"id\":\"x\",\"big\":9223372036854775808}",
+		"{\"id\":\"x\",\"small\":6}",
+		"{\"id\":\"\\u0000\"}",
+		"{\"id\":\"\xc3\xa4\"}",
+		"{\"id\":\"x\"}\n",
+		"{\"id\":\"x\"}}",
+		"{\"id\":null}",
+	};
+	struct arena *arena = arena_new(10000);
+	struct outer obj;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		assert_false(json_quick(arena, outer_fields, texts[i], strlen(texts[i]), &obj, sizeof(obj)));
+	arena_free(arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +302,8 @@ int main(void)
 		cmocka_unit_test(test_integer_limits),
 		cmocka_unit_test(test_stored_text_is_corrupt_or_out_of_memory),
 		cmocka_unit_test(test_a_full_buffer_is_told),
+		cmocka_unit_test(test_the_short_way_reads_like_the_strict_one),
+		cmocka_unit_test(test_the_short_way_leaves_what_it_does_not_know),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

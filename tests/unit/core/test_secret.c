@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/secret.h"
@@ -204,6 +205,40 @@ static void test_random_and_wipe(void **state)
 	secret_random(a, 0);
 }
 
+static void read_all(int fd, void *ptr, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = read(fd, (char *)ptr + at, len - at);
+
+		assert_true(n > 0);
+		at += (size_t)n;
+	}
+}
+
+/* Threads keep drawn bytes; a child has a copy of them, and must not hand out the same. */
+static void test_a_child_draws_other_bytes(void **state)
+{
+	uint8_t ours[16], theirs[16];
+	int fds[2];
+
+	(void)state;
+	secret_random(ours, sizeof(ours));
+	assert_int_equal(pipe(fds), 0);
+
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		secret_random(theirs, sizeof(theirs));
+		_exit(write(fds[1], theirs, sizeof(theirs)) != sizeof(theirs));
+	}
+	secret_random(ours, sizeof(ours));
+	read_all(fds[0], theirs, sizeof(theirs));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_memory_not_equal(ours, theirs, sizeof(ours));
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -211,6 +246,7 @@ int main(void)
 		cmocka_unit_test(test_a_misplaced_secret_is_not_repeated),
 		cmocka_unit_test(test_check),	cmocka_unit_test(test_equal),
 		cmocka_unit_test(test_digests), cmocka_unit_test(test_random_and_wipe),
+		cmocka_unit_test(test_a_child_draws_other_bytes),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
