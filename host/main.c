@@ -26,6 +26,7 @@
 #include "core/watch.h"
 #include "execution/execution.h"
 #include "plugin/crash.h"
+#include "plugin/describe.h"
 #include "plugin/loader.h"
 #include "plugin/target.h"
 #include "session/session.h"
@@ -54,6 +55,7 @@ struct host {
 	bool dev;
 	char id[IDENT_ID_MAX + 1];
 	char probe[PATH_MAX]; /* this program */
+	struct conf one;      /* of -t --target: the configuration with that target only */
 };
 
 static int fail(const char *place, const struct err *err)
@@ -174,14 +176,21 @@ static int start_blobs(struct host *host, struct err *err)
 			     store_id(host->store), &host->blobs, err);
 }
 
-static int start_registry(struct host *host, struct err *err)
+static int find_probe(char ret[PATH_MAX], struct err *err)
 {
-	ssize_t len = readlink("/proc/self/exe", host->probe, sizeof(host->probe) - 1);
+	ssize_t len = readlink("/proc/self/exe", ret, PATH_MAX - 1);
 
 	if (len < 0)
 		return err_set(err, ERR_IO, "cannot find this program for the probe: %s", strerror(errno));
-	host->probe[len] = '\0';
-	return registry_open(host->conf, host->probe, &host->registry, err);
+	ret[len] = '\0';
+	return 0;
+}
+
+static int start_registry(struct host *host, struct err *err)
+{
+	int r = find_probe(host->probe, err);
+
+	return r ? r : registry_open(host->one.targets ? &host->one : host->conf, host->probe, &host->registry, err);
 }
 
 static int start_watch(struct host *host, struct err *err)
@@ -445,6 +454,7 @@ static int wait_for_stop(struct host *host, const sigset_t *set)
 
 struct options {
 	const char *conf;
+	const char *target; /* of -t: this one only */
 	bool test;
 	bool dev;
 };
@@ -477,14 +487,33 @@ static int serve(struct host *host, const sigset_t *set)
 	return 0;
 }
 
+/* From here on the configuration has this target only, and its refusal is an error. */
+static int take_target(struct host *host, const char *name, struct err *err)
+{
+	struct conf *conf = host->conf;
+
+	for (size_t i = 0; i < conf->target_count; i++) {
+		if (strcmp(conf->targets[i].name, name) != 0)
+			continue;
+		conf->targets[i].required = true;
+		host->one = *conf;
+		host->one.targets = &conf->targets[i];
+		host->one.target_count = 1;
+		return 0;
+	}
+	return err_set(err, ERR_CONFIG, "there is no target \"%.60s\"", name);
+}
+
 /* Everything a start would check, short of opening the store and the port. */
-static int test_conf(struct host *host)
+static int test_conf(struct host *host, const char *target)
 {
 	struct err err = {0};
 	struct buf dump;
 	int code = 0;
 
-	if (check_limits(host, &err) != 0)
+	if (target && take_target(host, target, &err) != 0)
+		code = fail("targets", &err);
+	else if (check_limits(host, &err) != 0)
 		code = fail("limits", &err);
 	else if (make_state_dir(host, &err) != 0) /* targets keep private folders there */
 		code = fail("state", &err);
@@ -524,16 +553,18 @@ static int run(const struct options *options)
 	if (conf_load(options->conf, options->dev, &host.conf, &err) != 0)
 		return fail("configuration", &err);
 	if (options->test)
-		return test_conf(&host);
+		return test_conf(&host, options->target);
 	if (options->dev)
 		print_dev_token(host.conf);
 	return serve(&host, &set);
 }
 
-static const char usage[] = "usage: berthd [-c FILE] [-t] [--dev]\n"
-			    "       berthd --version | --help\n"
+static const char usage[] = "usage: berthd [-c FILE] [-t [--target NAME]] [--dev]\n"
+			    "       berthd --describe PLUGIN | --version | --help\n"
 			    "  -c, --config FILE  configuration file (default " CONF_DEFAULT ")\n"
 			    "  -t, --test         check everything, print the effective configuration, exit\n"
+			    "      --target NAME  with -t: check this target only\n"
+			    "      --describe PLUGIN  load the file as a start would, print what it says of itself\n"
 			    "      --dev          make a token for this run and print it (loopback only)\n";
 
 static int probe(int argc, char **argv)
@@ -548,12 +579,30 @@ static int probe(int argc, char **argv)
 	return loader_probe_main((int)fd, argv[3], argv[4]);
 }
 
+static int describe(const char *file)
+{
+	char probe_path[PATH_MAX];
+	struct err err = {0};
+	struct buf out;
+	int code = 0;
+
+	crash_install();
+	buf_init(&out, LIMIT_MIB);
+	if (find_probe(probe_path, &err) != 0 || plugin_describe(file, probe_path, &out, &err) != 0)
+		code = fail("providers", &err);
+	else
+		fwrite(out.ptr, 1, out.len, stdout);
+	buf_fini(&out);
+	return code;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'}, {"test", no_argument, NULL, 't'},
 		{"dev", no_argument, NULL, 'd'},	  {"version", no_argument, NULL, 'V'},
-		{"help", no_argument, NULL, 'h'},	  {0},
+		{"help", no_argument, NULL, 'h'},	  {"target", required_argument, NULL, 'T'},
+		{"describe", required_argument, NULL, 'D'}, {0},
 	};
 	struct options options = {.conf = CONF_DEFAULT};
 	int c;
@@ -572,6 +621,11 @@ int main(int argc, char **argv)
 		case 'd':
 			options.dev = true;
 			break;
+		case 'T':
+			options.target = optarg;
+			break;
+		case 'D':
+			return describe(optarg);
 		case 'V':
 			puts("berthd " BERTH_VERSION);
 			return 0;
@@ -586,6 +640,10 @@ int main(int argc, char **argv)
 	}
 	if (optind < argc) {
 		fprintf(stderr, "berthd: %s: not an option\n%s", argv[optind], usage);
+		return EXIT_USAGE;
+	}
+	if (options.target && !options.test) {
+		fprintf(stderr, "berthd: --target goes with -t\n%s", usage);
 		return EXIT_USAGE;
 	}
 	return run(&options);
