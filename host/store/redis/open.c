@@ -88,6 +88,8 @@ static int open_rows(struct rconn *conn, struct err *err)
 	wire_text(&args, store->streams[STREAM_REQUESTS]);
 	wire_text(&args, store->group);
 	wire_text(&args, store->boot_id);
+	wire_text(&args, store->streams[STREAM_EVENTS]);
+	wire_text(&args, store->streams[STREAM_DEAD]);
 	rc = args.error != 0 ? err_set(err, ERR_NOMEM, "no memory to talk to Redis")
 			     : script_once(conn, SCRIPT_open, &args, &reply, err);
 	wire_fini(&args);
@@ -133,7 +135,7 @@ static int open_first(struct redis_store *store, struct err *err)
 
 /* ---- the store ---- */
 
-static const char * or (const char *text, const char *fallback)
+static const char *text_or(const char *text, const char *fallback)
 {
 	return text != NULL && *text != '\0' ? text : fallback;
 }
@@ -148,16 +150,17 @@ static bool copy_names(struct redis_store *store, const struct store_redis_confi
 	ident_random(once, "", 12);
 	if (asprintf(&store->applier, "%s-%s", config->host_id, once) < 0)
 		store->applier = NULL;
-	store->prefix = strdup(or (config->prefix, STORE_REDIS_PREFIX));
+	store->prefix = strdup(text_or(config->prefix, STORE_REDIS_PREFIX));
+	if (store->prefix == NULL || asprintf(&store->key, "%s:store", store->prefix) < 0)
+		store->key = NULL;
 	store->deployment = strdup(config->deployment);
-	store->group = strdup(or (config->group, STORE_REDIS_GROUP));
-	store->streams[STREAM_REQUESTS] = strdup(or (config->request_stream, STORE_REDIS_REQUESTS));
-	store->streams[STREAM_EVENTS] = strdup(or (config->event_stream, STORE_REDIS_EVENTS));
-	store->streams[STREAM_DEAD] = strdup(or (config->dead_stream, STORE_REDIS_DEAD));
+	store->group = strdup(text_or(config->group, STORE_REDIS_GROUP));
+	store->streams[STREAM_REQUESTS] = strdup(text_or(config->request_stream, STORE_REDIS_REQUESTS));
+	store->streams[STREAM_EVENTS] = strdup(text_or(config->event_stream, STORE_REDIS_EVENTS));
+	store->streams[STREAM_DEAD] = strdup(text_or(config->dead_stream, STORE_REDIS_DEAD));
 	for (i = 0; i < STREAM_COUNT; i++)
 		all &= store->streams[i] != NULL;
-	return all && store->prefix != NULL && store->applier != NULL && store->deployment != NULL &&
-	       store->group != NULL;
+	return all && store->key != NULL && store->applier != NULL && store->deployment != NULL && store->group != NULL;
 }
 
 static struct redis_store *store_new(const struct store_redis_config *config)
@@ -219,6 +222,7 @@ static void redis_close(struct store *base)
 	free(store->group);
 	free(store->deployment);
 	free(store->applier);
+	free(store->key);
 	free(store->prefix);
 	store->base.magic = 0;
 	free(store);

@@ -75,6 +75,7 @@ struct redis_store {
 	struct store base;
 	struct redis_url url;
 	char *prefix, *deployment, *group;
+	char *key; /* of the store's own row; every script names it */
 	char *applier; /* this opening's name of its slots */
 	char *streams[STREAM_COUNT];
 	unsigned min_acks;

@@ -104,7 +104,7 @@ static void build(struct wire_args *all, struct rconn *conn, const struct call *
 	wire_text(all, call->text != NULL ? "EVAL" : "EVALSHA");
 	wire_text(all, call->text != NULL ? call->text : conn->store->sha[call->script]);
 	wire_text(all, "1");
-	wire_text(all, conn->store->prefix);
+	wire_text(all, conn->store->key);
 	if (call->script != SCRIPT_open)
 		wire_text(all, conn->store->base.id);
 	for (i = 0; i < args->count; i++)

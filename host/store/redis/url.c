@@ -33,14 +33,19 @@ static bool decode(char *text)
 {
 	char *to = text;
 
-	for (; *text != '\0'; text++) {
-		int high = *text == '%' ? hex_of(text[1]) : 0;
-		int low = *text == '%' && high >= 0 ? hex_of(text[2]) : 0;
+	while (*text != '\0') {
+		int high, low;
 
-		if (high < 0 || low < 0 || (*text == '%' && high + low == 0))
+		if (*text != '%') {
+			*to++ = *text++;
+			continue;
+		}
+		high = hex_of(text[1]);
+		low = high >= 0 ? hex_of(text[2]) : -1;
+		if (low < 0 || high + low == 0)
 			return false;
-		*to++ = *text == '%' ? (char)(high << 4 | low) : *text;
-		text += *text == '%' ? 2 : 0;
+		*to++ = (char)(high << 4 | low);
+		text += 3;
 	}
 	*to = '\0';
 	return true;

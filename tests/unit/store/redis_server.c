@@ -26,6 +26,11 @@
 #define START_MS 30000
 #define LOOK_NS (5 * 1000 * 1000)
 
+void redis_server_breathe(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+}
+
 static void child(const struct redis_server *server)
 {
 	char port[16];
@@ -98,7 +103,7 @@ void redis_server_again(struct redis_server *server)
 			fail_msg("redis-server ended, see %s/redis.log (is it installed?)", server->dir.root);
 		if (clock_boot_ns() > until)
 			fail_msg("redis-server does not answer, see %s/redis.log", server->dir.root);
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+		redis_server_breathe();
 	}
 }
 
@@ -172,6 +177,8 @@ char *redis_server_ask(struct redis_server *server, const char *command)
 		fail_msg("%s: %s", command, ctx->errstr);
 	if (reply->type == REDIS_REPLY_INTEGER)
 		assert_true(asprintf(&text, "%lld", reply->integer) > 0);
+	else if (reply->type == REDIS_REPLY_ARRAY)
+		assert_true(asprintf(&text, "%zu", reply->elements) > 0);
 	else
 		text = strdup(reply->str != NULL ? reply->str : "");
 	assert_non_null(text);

@@ -27,9 +27,11 @@ void redis_server_kill(struct redis_server *server);   /* SIGKILL, and waits for
 void redis_server_again(struct redis_server *server);  /* after a kill; waits until it answers */
 void redis_server_launch(struct redis_server *server); /* after a kill; waits for nothing */
 void redis_server_stop(struct redis_server *server);   /* kill and remove the folder */
-/* One command of words without blanks in them; the answer as text, to be freed. */
+/* One command of words without blanks in them; the answer as text, of a list how long it is; to be freed. */
 char *redis_server_ask(struct redis_server *server, const char *command);
 void redis_server_must(struct redis_server *server, const char *command, const char *answer);
+/* A moment to give, between two looks at what a test waits for. */
+void redis_server_breathe(void);
 /* A port that was free a moment ago. */
 int redis_server_free_port(void);
 

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The beginning of every script. KEYS[1] is the prefix of all keys, ARGV[1] the id of the store that the caller knows.
+-- The beginning of every script. KEYS[1] is the store's own key, <prefix>:store, ARGV[1] the id of the store that the caller knows.
 -- Every answer begins with: a word, Redis' time in microseconds, offset and quiet of the clock, the last revision.
 -- Numbers are doubles here: what may pass 2^53 stays text.
-local P, ID = KEYS[1], ARGV[1]
+local P, ID = string.sub(KEYS[1], 1, -7), ARGV[1]
 local at = redis.call('TIME')
 local own = redis.call('HMGET', P .. ':store', 'id', 'offset', 'quiet', 'rev')
 
