@@ -93,6 +93,7 @@ static void drop_call(struct filework *work)
 	if (!work->call)
 		return;
 	session_hold_on_lost(work->hold, NULL, NULL);
+	work->unproven |= call_given_up(work->call);
 	call_free(work->call);
 	work->call = NULL;
 }
@@ -103,8 +104,10 @@ struct call *filework_call(struct filework *work, const struct call_sink *sink)
 
 	drop_call(work);
 	work->call = call_new(work->hold->target, work->deadline_ns, sink ? sink : &collect);
-	if (work->call)
-		session_hold_on_lost(work->hold, stop_call, work->call);
+	if (!work->call)
+		return NULL;
+	call_set_apart(work->call); /* the caller gets an answer, also from a plugin that does not come back */
+	session_hold_on_lost(work->hold, stop_call, work->call);
 	return work->call;
 }
 
@@ -166,9 +169,10 @@ void filework_end(struct req *req, struct filework *work, int code)
 		return;
 	drop_call(work);
 
-	/* No process is started by a file operation, so quiescence is certain. */
+	/* No process is started by a file operation, so quiescence is certain; unless a change may still come, from a
+	 * call that was given up. */
 	struct session_end end = {
-		.proven = true,
+		.proven = !work->unproven || strcmp(req->method, "GET") == 0,
 		.lost = code == ERR_SESSION_GONE && !session_hold_lost(work->hold, &lost),
 	};
 

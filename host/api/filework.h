@@ -34,6 +34,7 @@ struct filework {
 	const struct berth_session *session; /* the hold's */
 	struct call *call;
 	int64_t deadline_ns;
+	bool unproven; /* one of its calls was given up: the plugin may still be at it */
 };
 
 /* Blocks until the session is live. Always pair with filework_end, also after an error. */

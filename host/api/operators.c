@@ -46,6 +46,24 @@ static void put_capabilities(struct buf *out, uint64_t capabilities)
 	buf_puts(out, "]");
 }
 
+/* Whether work is given to its targets, and how many of its calls do not come back. */
+static void put_health(struct buf *out, const struct registry *registry, const struct plugin *plugin)
+{
+	bool degraded = false;
+	unsigned stuck = 0;
+
+	for (size_t i = 0; i < registry->target_count; i++) {
+		struct target_health health;
+
+		if (registry->targets[i]->plugin != plugin)
+			continue;
+		target_health(registry->targets[i], &health);
+		degraded |= health.degraded;
+		stuck += health.stuck;
+	}
+	buf_printf(out, ",\"status\":\"%s\",\"stuck\":%u", degraded ? "degraded" : "ok", stuck);
+}
+
 static void put_provider(struct buf *out, const struct registry *registry, const struct plugin *plugin)
 {
 	const char *comma = "";
@@ -59,6 +77,7 @@ static void put_provider(struct buf *out, const struct registry *registry, const
 	buf_printf(out, ",\"abi\":\"%u.%u\",", plugin->desc.abi_major, plugin->desc.abi_minor);
 	put_text(out, "path", plugin->path);
 	put_capabilities(out, plugin->desc.capabilities);
+	put_health(out, registry, plugin);
 	buf_puts(out, ",\"targets\":[");
 	for (size_t i = 0; i < registry->target_count; i++) {
 		if (registry->targets[i]->plugin != plugin)

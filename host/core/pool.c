@@ -37,6 +37,7 @@ struct pool {
 	/* Below: under lock. */
 	struct idle *idle; /* the one that began to wait last is woken first, so that the others grow old and leave */
 	unsigned threads, busy;
+	unsigned lent; /* of the busy ones: their jobs do not come back soon, and others have their place */
 	int64_t idle_ms;
 	unsigned first, queued; /* of the ring */
 	unsigned ring_size;
@@ -98,12 +99,14 @@ static void idle_wake_locked(struct pool *pool)
 	cond_wake_one(&idle->cond);
 }
 
-/* False when the worker should leave. */
+/* False when the worker should leave: it was idle for long, or one that was lent came back and there are too many. */
 static bool wait_for_job_locked(struct pool *pool)
 {
 	int64_t deadline = clock_after_ms(pool->idle_ms);
 	bool in_time = true;
 
+	if (pool->threads - pool->lent > pool->max_threads)
+		return false;
 	while (pool->queued == 0 && !pool->stopping && in_time) {
 		struct idle idle;
 
@@ -169,7 +172,7 @@ static int find_worker_locked(struct pool *pool)
 		return 0;
 	}
 	/* Workers that begin, or are between two jobs, look at the queue before they wait: they count as free. */
-	if (pool->threads - pool->busy >= pool->queued || pool->threads == pool->max_threads)
+	if (pool->threads - pool->busy >= pool->queued || pool->threads - pool->lent >= pool->max_threads)
 		return 0;
 	snprintf(name, sizeof(name), "%.10s-%u", pool->name, pool->started % 10000);
 	if (thread_start(&thread, name, worker_main, pool))
@@ -187,7 +190,7 @@ int pool_submit(struct pool *pool, void (*fn)(void *), void *arg)
 	lock_take(&pool->lock);
 	if (pool->stopping) {
 		r = ERR_SHUTTING_DOWN;
-	} else if ((size_t)pool->busy + pool->queued >= pool->ring_size) {
+	} else if ((size_t)pool->busy - pool->lent + pool->queued >= pool->ring_size) {
 		r = ERR_QUEUE_FULL;
 	} else {
 		pool->ring[(pool->first + pool->queued) % pool->ring_size] = (struct job){fn, arg};
@@ -198,6 +201,25 @@ int pool_submit(struct pool *pool, void (*fn)(void *), void *arg)
 	}
 	lock_drop(&pool->lock);
 	return r;
+}
+
+void pool_lend(struct pool *pool)
+{
+	lock_take(&pool->lock);
+	pool->lent++;
+	assert(pool->lent <= pool->busy);
+	if (pool->queued)
+		(void)find_worker_locked(pool); /* what waits may have waited for this place */
+	cond_wake_all(&pool->left);
+	lock_drop(&pool->lock);
+}
+
+void pool_take_back(struct pool *pool)
+{
+	lock_take(&pool->lock);
+	assert(pool->lent > 0);
+	pool->lent--;
+	lock_drop(&pool->lock);
 }
 
 unsigned pool_busy(struct pool *pool)
@@ -245,7 +267,7 @@ bool pool_stop(struct pool *pool, int64_t deadline_ns)
 	pool->stopping = true;
 	while (pool->idle)
 		idle_wake_locked(pool);
-	while (pool->threads && in_time)
+	while (pool->threads > pool->lent && in_time)
 		in_time = cond_wait_until(&pool->left, &pool->lock, deadline_ns);
 
 	bool stopped = pool->threads == 0;

@@ -66,7 +66,12 @@ unsigned pool_busy(struct pool *pool);   /* threads running a job now */
 unsigned pool_queued(struct pool *pool);
 unsigned pool_threads(struct pool *pool); /* working or idle */
 void pool_set_idle_ms(struct pool *pool, int64_t ms); /* instead of 10 s, for threads that begin to wait from now on */
-/* Refuses new jobs, runs what is queued, joins; false when something still runs at deadline_ns. */
+/* A job that runs will not come back soon: it does not count any more, and another thread takes its place. Any thread.
+ */
+void pool_lend(struct pool *pool);
+void pool_take_back(struct pool *pool); /* the job did come back after all, and ends now; called by it */
+/* Refuses new jobs, runs what is queued, joins; false when something still runs at deadline_ns. Those lent are not
+ * waited for. */
 bool pool_stop(struct pool *pool, int64_t deadline_ns);
 void pool_free(struct pool *pool);
 

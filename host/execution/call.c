@@ -6,12 +6,14 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/failpoint.h"
 #include "core/log.h"
+#include "core/secret.h"
 #include "execution/execution_private.h"
 
 #define KILL_MS 5000
@@ -122,6 +124,9 @@ static int handle_step(struct txn *txn, void *arg, struct err *err)
 
 	if (rc)
 		return rc;
+	if (!store_is_exclusive(in->run->e->config.store) &&
+	    (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt))
+		return steps_taken_over(in->run->id, err);
 	if (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt)
 		return err_set(err, ERR_EXECUTION_CONFLICT, "execution %s is not at attempt %lld any more", r.id,
 			       (long long)in->run->facts.attempt);
@@ -187,7 +192,51 @@ static struct berth_str str(const char *text)
 	return (struct berth_str){text, text ? strlen(text) : 0};
 }
 
-static int execute(struct run *run, const struct inputs *in, struct call *call, struct err *err)
+/* What the plugin may still read when the run is another worker's: the worker that is stuck keeps it. */
+struct kept {
+	struct berth_session session;
+	char *text;
+	size_t len;
+	char handle[BERTH_HANDLE_MAX + 1];
+};
+
+static struct berth_str copy_str(char **at, struct berth_str from)
+{
+	struct berth_str copy = {*at, from.len};
+
+	if (from.len)
+		memcpy(*at, from.ptr, from.len);
+	*at += from.len;
+	return copy;
+}
+
+static bool keep(const struct run *run, struct kept *ret)
+{
+	const struct berth_session *s = &run->hold->session;
+	char *at;
+
+	ret->session = (struct berth_session){.struct_size = sizeof(ret->session)};
+	ret->len = s->ref.len + s->state.len + s->root.len + s->boot_id.len + 1;
+	ret->text = at = malloc(ret->len);
+	if (!at)
+		return false;
+	ret->session.ref = copy_str(&at, s->ref);
+	ret->session.state = copy_str(&at, s->state);
+	ret->session.root = copy_str(&at, s->root);
+	ret->session.boot_id = copy_str(&at, s->boot_id);
+	memcpy(ret->handle, run->handle, sizeof(ret->handle));
+	return true;
+}
+
+static void kept_fini(struct kept *kept)
+{
+	if (kept->text)
+		secret_wipe(kept->text, kept->len);
+	free(kept->text);
+}
+
+static int execute(struct run *run, const struct inputs *in, const struct kept *kept, struct call *call,
+		   struct err *err)
 {
 	const struct run_plan *plan = &run->plan;
 	struct berth_command command = {
@@ -205,21 +254,21 @@ static int execute(struct run *run, const struct inputs *in, struct call *call, 
 		.stderr_max = (uint64_t)plan->stderr_max,
 	};
 
-	return call_execute(call, &run->hold->session, &command, err);
+	return call_execute(call, &kept->session, &command, err);
 }
 
-static int reattach_to(struct run *run, struct call *call, struct err *err)
+static int reattach_to(struct run *run, const struct kept *kept, struct call *call, struct err *err)
 {
 	struct berth_resume resume = {
 		.struct_size = sizeof(resume),
 		.attempt = (uint32_t)run->facts.sent_attempt,
 		.execution_id = str(run->id),
-		.handle = str(run->handle),
+		.handle = str(kept->handle),
 		.stdout_offset = spool_seen(run->out, BERTH_STREAM_STDOUT),
 		.stderr_offset = spool_seen(run->out, BERTH_STREAM_STDERR),
 	};
 
-	return call_reattach(call, &run->hold->session, &resume, err);
+	return call_reattach(call, &kept->session, &resume, err);
 }
 
 static void copy_ending(const struct call *call, struct attempt *ret)
@@ -234,32 +283,68 @@ static void copy_ending(const struct call *call, struct attempt *ret)
 	ret->ending.reason = str(ret->reason);
 }
 
+/* The watchdog's thread. The command cannot wait for the plugin any longer: its run goes to another worker. This one's
+ * place in the pool does, too, so that stuck calls of one target take no thread from the others. */
+static void on_stuck(void *arg)
+{
+	const struct stream *s = arg;
+	struct run *run = s->run;
+	struct executions *e = run->e;
+
+	lock_take(&e->lock);
+	run->call = NULL;
+	run->stuck = true;
+	e->stuck++;
+	lock_drop(&e->lock);
+	pool_lend(e->pool);
+	queue_submit(run);
+}
+
+/* One call that was entered. With `given` nothing of the run is this worker's any more. */
+static void perform(struct run *run, const struct stream *stream, const struct kept *kept, struct call *call, bool late,
+		    struct attempt *ret)
+{
+	if (late)
+		queue_timer(run, clock_after_ms(LATE_STOP_MS << (run->tries < 6 ? run->tries : 6)));
+	run_ref(run); /* the plugin may read the plan for as long as it is in the call */
+	ret->code = ret->reattach ? reattach_to(run, kept, call, &ret->err)
+				  : execute(run, stream->in, kept, call, &ret->err);
+	ret->given = call_given_up(call);
+	if (ret->given)
+		return; /* the reference is dropped with the worker's last look, runner.c */
+	run_unref(run);
+	leave(run);
+	if (late)
+		queue_deaf(run);
+	copy_ending(call, ret);
+	/* The cancel came between the two looks. */
+	ret->held_back = !ret->reattach && ret->code == ERR_CANCELLED && strcmp(ret->err.reason, "not_sent") == 0;
+}
+
 void call_perform(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
 {
 	struct stream stream = {.run = run, .in = in};
-	struct call_sink sink = {
-		.write = on_write, .read = on_read, .started = on_started, .gap = on_gap, .arg = &stream};
+	struct call_sink sink = {.write = on_write,
+				 .read = on_read,
+				 .started = on_started,
+				 .gap = on_gap,
+				 .stuck = on_stuck,
+				 .arg = &stream};
 	struct call *call = call_new(run->hold->target, deadline_of(run), &sink);
+	struct kept kept = {0};
 	bool late = false;
 
 	memset(ret, 0, sizeof(*ret));
-	ret->reattach = reattach;
-	if (!call) {
+	ret->reattach = run->asking = reattach;
+	if (!call || !keep(run, &kept)) {
 		ret->code = err_set(&ret->err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
-		return;
+		goto out;
 	}
 	ret->held_back = !enter(run, call, reattach, &late);
-	if (!ret->held_back) {
-		if (late)
-			queue_timer(run, clock_after_ms(LATE_STOP_MS << (run->tries < 6 ? run->tries : 6)));
-		ret->code = reattach ? reattach_to(run, call, &ret->err) : execute(run, in, call, &ret->err);
-		leave(run);
-		if (late)
-			queue_deaf(run);
-		copy_ending(call, ret);
-		/* The cancel came between the two looks. */
-		ret->held_back = !reattach && ret->code == ERR_CANCELLED && strcmp(ret->err.reason, "not_sent") == 0;
-	}
+	if (!ret->held_back)
+		perform(run, &stream, &kept, call, late, ret);
+out:
+	kept_fini(&kept);
 	call_free(call);
 }
 
@@ -272,6 +357,7 @@ int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
 
 	if (!call)
 		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
+	call_set_apart(call);
 	if (enter(run, call, false, &late)) {
 		rc = op(run, call, arg, err);
 		leave(run);
@@ -292,6 +378,7 @@ void call_kill(struct run *run)
 	call = call_new(run->hold->target, clock_after_ms(KILL_MS), NULL);
 	if (!call)
 		return;
+	call_set_apart(call);
 	if (call_signal(call, &run->hold->session, run->id, BERTH_SIGNAL_KILL, &err) && err.code != ERR_NOT_FOUND)
 		log_warn("cannot kill what is left of a command", KS("execution", run->id), KS("error", err.msg));
 	call_free(call);

@@ -139,11 +139,18 @@ static enum next session_lost(struct run *run, const struct attempt *a)
 	return finish_run(run, &f);
 }
 
+static const char *unknown_reason(const struct run *run, const struct attempt *a)
+{
+	if (strcmp(a->err.reason, "provider_stuck") == 0)
+		return a->err.reason;
+	return run->resume ? "interrupted" : "unknown";
+}
+
 static enum next outcome_unknown(struct run *run, const struct attempt *a)
 {
 	struct record_ending ending = {.kind = "unknown"};
 	struct finish f = {.event = EVENT_FAILED,
-			   .reason = run->resume ? "interrupted" : "unknown",
+			   .reason = unknown_reason(run, a),
 			   .error = a->err.msg[0] ? a->err.msg : "the provider does not know how the command ended",
 			   .ending = &ending};
 
@@ -333,6 +340,8 @@ static void ask(struct run *run, const struct inputs *in, bool reattach, struct 
 
 	run->ran = true;
 	call_perform(run, in, reattach, ret);
+	if (ret->given)
+		return;
 	if (spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR) != seen ||
 	    clock_boot_ns() - begun > STEADY_NS) {
 		run->first_try_ns = 0;
@@ -340,9 +349,9 @@ static void ask(struct run *run, const struct inputs *in, bool reattach, struct 
 	}
 }
 
-static enum next loop(struct run *run, const struct inputs *in)
+static enum next loop(struct run *run, const struct inputs *in, bool reattach)
 {
-	bool reattach = run->resume, once_more = true;
+	bool once_more = true;
 	enum next next = NEXT_LEAVE;
 	unsigned doubts = 0;
 
@@ -353,6 +362,8 @@ static enum next loop(struct run *run, const struct inputs *in)
 		enum verdict verdict;
 
 		ask(run, in, reattach, &a);
+		if (a.given)
+			return NEXT_GIVEN;
 		if (a.held_back && reattach)
 			return NEXT_LEAVE;
 		if (a.held_back) {
@@ -381,8 +392,25 @@ enum next command_run(struct run *run)
 		struct err err = {0};
 
 		inputs_init(&in);
-		next = prepare(run, &in, &err) ? unprepared(run, &err) : loop(run, &in);
+		next = prepare(run, &in, &err) ? unprepared(run, &err) : loop(run, &in, run->resume);
 		inputs_fini(&in);
 	} while (next == NEXT_COMMAND);
 	return next;
+}
+
+/* Its time was over a second ago. What became of it can be asked for once, by another call; that also keeps the stuck
+ * one from starting it yet. */
+enum next command_stuck(struct run *run)
+{
+	struct attempt a = {.code = ERR_PROVIDER_TIMEOUT};
+
+	err_set(&a.err, a.code, "target %s: the plugin did not come back from the command by its deadline",
+		run->hold->target->conf->name);
+	err_reason(&a.err, "provider_stuck");
+	run->wait_err = a.err;
+	log_warn("a command goes on without the plugin's call, which is stuck", KS("execution", run->id),
+		 KS("target", run->hold->target->conf->name), KI("asks", !run->asking));
+	if (run->asking || !target_can(run->hold->target, BERTH_CAP_REATTACH))
+		return no_answer(run, &a);
+	return loop(run, NULL, true);
 }

@@ -28,13 +28,17 @@ static bool is_stopping(struct executions *e)
 
 static enum next first_look(struct run *run)
 {
-	bool cancel, unsure;
+	bool cancel, unsure, stuck;
 
 	lock_take(&run->e->lock);
 	cancel = run->cancel;
 	unsure = run->unsure;
+	stuck = run->stuck;
+	run->stuck = false;
 	run->woken = false; /* whatever comes from here on is not missed: it is looked for below */
 	lock_drop(&run->e->lock);
+	if (stuck)
+		return command_stuck(run);
 	if (run->started && !run->hold)
 		return finish_failed(run, &run->wait_err); /* its session could not be held */
 	if (run->started)
@@ -51,9 +55,23 @@ static void turn_over(struct run *run, enum next next)
 		queue_park(run);
 		return;
 	}
-	if (next != NEXT_DONE)
+	if (next != NEXT_DONE && next != NEXT_FOREIGN)
 		finish_hand_back(run);
 	queue_end(run);
+}
+
+/* The plugin came back to a worker whose run went on without it. */
+static void come_back(struct run *run)
+{
+	struct executions *e = run->e;
+
+	log_info("a stuck command's call came back; what it brought is dropped", KS("execution", run->id));
+	run_unref(run);
+	pool_take_back(e->pool);
+	lock_take(&e->lock);
+	e->stuck--;
+	cond_wake_all(&e->changed);
+	lock_drop(&e->lock);
 }
 
 void runner_main(void *arg)
@@ -65,10 +83,14 @@ void runner_main(void *arg)
 	log_set_request(run->id);
 	log_set_trace(run->facts.traceparent);
 	next = first_look(run);
-	log_set_trace(run->facts.traceparent); /* it may have been read only now */
-	if (next == NEXT_COMMAND)
+	if (next == NEXT_COMMAND) {
+		log_set_trace(run->facts.traceparent); /* it may have been read only now */
 		next = command_run(run);
-	turn_over(run, next);
+	}
+	if (next == NEXT_GIVEN)
+		come_back(run);
+	else
+		turn_over(run, next);
 }
 
 void sweep_expire(struct run *run)
@@ -87,6 +109,7 @@ void sweep_expire(struct run *run)
 
 static void executions_destroy(struct executions *e)
 {
+	fleet_stop(e);
 	if (e->pool)
 		pool_free(e->pool);
 	map_free(e->runs);
@@ -134,6 +157,9 @@ int executions_start(struct executions *e, struct err *err)
 {
 	int rc = recover_stream(e, err);
 
+	if (rc)
+		return rc;
+	rc = fleet_start(e, err);
 	if (rc)
 		return rc;
 	lock_take(&e->lock);
@@ -216,6 +242,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 
 	if (e->stopped)
 		return;
+	fleet_stop(e);
 	if (grace > last)
 		grace = last;
 	lock_take(&e->lock);
@@ -232,7 +259,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 	lock_drop(&e->lock);
 	leave_waiting(e);
 	if (!pool_stop(e->pool, deadline_ns))
-		log_error("a command's worker did not come back in time");
+		log_error("a command's worker did not come back from the plugin");
 	e->stopped = true;
 }
 
@@ -240,6 +267,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 static void die(struct executions *e)
 {
 	atomic_store(&e->dead, true);
+	fleet_stop(e);
 	lock_take(&e->lock);
 	e->stopping = e->give_up = true;
 	detach_locked(e);
@@ -255,7 +283,7 @@ static bool wait_unused(struct executions *e)
 	size_t left;
 
 	lock_take(&e->lock);
-	left = e->runs ? map_count(e->runs) : 0;
+	left = map_count(e->runs) + e->stuck;
 	while (left == 0 && e->armed > 0)
 		cond_wait_until(&e->changed, &e->lock, INT64_MAX);
 	lock_drop(&e->lock);

@@ -38,6 +38,7 @@ struct call *call_new(struct target *target, int64_t deadline_ns, const struct c
 	snprintf(call->request_id, sizeof(call->request_id), "%s", log_request() ? log_request() : "");
 	snprintf(call->traceparent, sizeof(call->traceparent), "%s", log_trace());
 	lock_init(&call->lock, LOCK_CALL);
+	cond_init(&call->back);
 	return call;
 }
 
@@ -51,18 +52,40 @@ static void free_results(struct call_results *results)
 	memset(results, 0, sizeof(*results));
 }
 
-void call_free(struct call *call)
+void call_set_apart(struct call *call)
 {
-	if (!call)
-		return;
+	call->apart = true;
+}
+
+void call_destroy(struct call *call)
+{
 	assert(call->magic == CALL_MAGIC && !call->op);
 	free_results(&call->results);
 	free_results(&call->before);
+	if (call->args.arena)
+		arena_free(call->args.arena);
 	if (call->cancel_fd >= 0)
 		close(call->cancel_fd);
+	cond_fini(&call->back);
 	lock_fini(&call->lock);
 	call->magic = 0;
 	free(call);
+}
+
+void call_free(struct call *call)
+{
+	bool orphan = false;
+
+	if (!call)
+		return;
+	assert(call->magic == CALL_MAGIC);
+	if (call->left) {
+		lock_take(&call->lock);
+		orphan = call->orphan = !call->over;
+		lock_drop(&call->lock);
+	}
+	if (!orphan)
+		call_destroy(call);
 }
 
 static int reset(struct call *call, struct err *err)
@@ -77,6 +100,8 @@ static int reset(struct call *call, struct err *err)
 		call->results = (struct call_results){.arena = arena};
 	}
 	atomic_store(&call->violated, false);
+	call->gone = call->returned = call->ends_apart = false;
+	call->sink_ns = 0;
 	call->violation[0] = '\0';
 	call->sink_code = 0;
 	call->fail_code = 0;
@@ -142,6 +167,76 @@ static int stopped(struct call *call, struct err *err)
 	return cancel == BERTH_CANCEL_STOP ? ERR_CANCELLED : ERR_DETACHED;
 }
 
+/* ---- given up ---- */
+
+bool call_sink_enter(struct call *call)
+{
+	bool there;
+
+	lock_take(&call->lock);
+	there = call->in_sink = !call->gone;
+	lock_drop(&call->lock);
+	return there;
+}
+
+void call_sink_leave(struct call *call)
+{
+	lock_take(&call->lock);
+	call->in_sink = false;
+	call->sink_ns = clock_boot_ns();
+	lock_drop(&call->lock);
+}
+
+bool call_is_gone(struct call *call)
+{
+	bool gone;
+
+	lock_take(&call->lock);
+	gone = call->gone;
+	lock_drop(&call->lock);
+	return gone;
+}
+
+bool call_given_up(struct call *call)
+{
+	return call->left || call_is_gone(call);
+}
+
+int call_gave_up(const struct call *call, struct err *err)
+{
+	err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: the plugin did not come back from its call by the deadline",
+		call->target->conf->name);
+	err_reason(err, "provider_stuck");
+	return ERR_PROVIDER_TIMEOUT;
+}
+
+/* It is told to stop, as it would be by its caller. */
+static void stop_it_locked(struct call *call)
+{
+	uint32_t none = BERTH_CANCEL_NONE;
+	const uint64_t one = 1;
+
+	atomic_compare_exchange_strong(&call->cancel, &none, BERTH_CANCEL_STOP);
+	if (call->cancel_fd >= 0)
+		(void)!write(call->cancel_fd, &one, sizeof(one));
+	http_wake_locked(call);
+}
+
+bool call_give_up_locked(struct call *call, int64_t now)
+{
+	bool host;
+
+	lock_take(&call->lock);
+	host = call->in_sink || now - call->sink_ns < CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS;
+	if (!host && (call->apart || call->sink.stuck)) {
+		call->gone = true;
+		stop_it_locked(call);
+		cond_wake_all(&call->back);
+	}
+	lock_drop(&call->lock);
+	return !host;
+}
+
 static int late(const struct target *target, struct err *err)
 {
 	err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: the deadline passed before its turn came", target->conf->name);
@@ -177,7 +272,7 @@ static void join_inside_locked(struct call *call)
 	if (ts->inside)
 		ts->inside->prev = call;
 	ts->inside = call;
-	call->stuck = false;
+	call->stuck = call->telling = false;
 	ts->calls++;
 }
 
@@ -215,6 +310,16 @@ static bool has_slot(const struct plugin *plugin, const struct op *op)
 	return slot != NULL;
 }
 
+/* While calls of its are stuck a target gets no work that may leave more of them; what is there can be put away. */
+static int check_stuck(const struct target *target, const struct op *op, struct err *err)
+{
+	if ((op != &op_table[OP_PROVISION] && op != &op_table[OP_EXECUTE]) || !target_is_stuck(target))
+		return 0;
+	err_set(err, ERR_PROVIDER_UNAVAILABLE, "target %s: too many of its calls are stuck", target->conf->name);
+	err_reason(err, "target_degraded");
+	return ERR_PROVIDER_UNAVAILABLE;
+}
+
 static int check_able(struct call *call, const struct op *op, struct err *err)
 {
 	const struct target *target = call->target;
@@ -230,7 +335,7 @@ static int check_able(struct call *call, const struct op *op, struct err *err)
 	}
 	if (!target_can(target, op->capability) || !has_slot(target->plugin, op))
 		return err_set(err, ERR_UNSUPPORTED, "target %s: the provider cannot %s", target->conf->name, op->name);
-	return 0;
+	return check_stuck(target, op, err);
 }
 
 int call_begin(struct call *call, enum op_kind kind, struct err *err)
@@ -239,23 +344,19 @@ int call_begin(struct call *call, enum op_kind kind, struct err *err)
 	const struct op *op = &op_table[kind];
 	int rc;
 
-	assert(call->magic == CALL_MAGIC && !call->op);
-	if ((rc = reset(call, err)) || (rc = check_able(call, op, err)) || (rc = stopped(call, err)))
+	assert(call->magic == CALL_MAGIC && !call->op && !call->left);
+	if ((rc = reset(call, err)) || (rc = check_able(call, op, err)) || (rc = stopped(call, err)) ||
+	    (rc = args_keep(call, err)))
 		return rc;
 	if (clock_boot_ns() >= call->deadline_ns)
 		return late(call->target, err);
 	call->op = op;
 	call->thread = pthread_self();
-	crash_enter(call->target->plugin->name, op->name, call->target->conf->name);
-#ifdef PLUGIN_GUARD_CALLS
-	pthread_sigmask(SIG_SETMASK, NULL, &call->mask);
-#endif
 	lock_take(&ts->lock);
 	rc = enter_locked(call, err);
 	lock_drop(&ts->lock);
 	if (rc) {
 		call->op = NULL;
-		crash_leave();
 	} else if (ts->watchdog && call->deadline_ns < INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS) {
 		watchdog_expect(ts->watchdog, call->deadline_ns + CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS);
 	}
@@ -266,6 +367,8 @@ static void leave_locked(struct call *call)
 {
 	struct target_state *ts = call->target->state;
 
+	while (call->telling) /* the sink is there until its receiver was told */
+		cond_wait_until(&ts->cond, &ts->lock, INT64_MAX);
 	if (call->prev)
 		call->prev->next = call->next;
 	else
@@ -274,6 +377,7 @@ static void leave_locked(struct call *call)
 		call->next->prev = call->prev;
 	if (call->stuck) {
 		ts->stuck--;
+		target_judge_locked(call->target);
 		log_info("a stuck call came back", KS("plugin", call->target->conf->provider),
 			 KS("target", call->target->conf->name), KS("operation", call->op->name),
 			 KI("stuck", ts->stuck));
@@ -301,60 +405,88 @@ static void check_process(const struct call *call)
 }
 #endif
 
+int call_not_run(struct call *call, struct err *err)
+{
+	struct target_state *ts = call->target->state;
+
+	lock_take(&ts->lock);
+	leave_locked(call);
+	lock_drop(&ts->lock);
+	call->op = NULL;
+	err_set(err, ERR_QUEUE_FULL, "target %s: there is no thread for the call", call->target->conf->name);
+	err_reason(err, "target_busy");
+	return ERR_QUEUE_FULL;
+}
+
+void call_inside(struct call *call)
+{
+	call->thread = pthread_self();
+	crash_enter(call->target->plugin->name, call->op->name, call->target->conf->name);
+#ifdef PLUGIN_GUARD_CALLS
+	pthread_sigmask(SIG_SETMASK, NULL, &call->mask);
+#endif
+}
+
+void call_outside(struct call *call)
+{
+	crash_leave();
+#ifdef PLUGIN_GUARD_CALLS
+	check_process(call);
+#endif
+	(void)call;
+}
+
 int call_end(struct call *call, int32_t code, struct err *err)
 {
 	struct target_state *ts = call->target->state;
 	int rc;
 
-	crash_leave();
-#ifdef PLUGIN_GUARD_CALLS
-	check_process(call);
-#endif
-	rc = call_judge(call, code, err);
 	lock_take(&ts->lock);
-	leave_locked(call);
+	leave_locked(call); /* from here on it is not given up any more */
+	lock_drop(&ts->lock);
+	rc = call_is_gone(call) ? call_gave_up(call, err) : call_judge(call, code, err);
+	lock_take(&ts->lock);
 	ts->failures += rc != 0;
 	lock_drop(&ts->lock);
 	call->op = NULL;
-	call->wanted = NULL;
 	free_results(&call->before);
 	return rc;
 }
 
 const struct berth_session_info *call_sessions(const struct call *call, size_t *ret_count)
 {
-	*ret_count = call->results.session_count;
-	return call->results.sessions;
+	*ret_count = call->left ? 0 : call->results.session_count;
+	return call->left ? NULL : call->results.sessions;
 }
 
 const struct berth_file_info *call_files(const struct call *call, size_t *ret_count)
 {
-	*ret_count = call->results.file_count;
-	return call->results.files;
+	*ret_count = call->left ? 0 : call->results.file_count;
+	return call->left ? NULL : call->results.files;
 }
 
 const struct berth_change *call_changes(const struct call *call, size_t *ret_count)
 {
-	*ret_count = call->results.change_count;
-	return call->results.changes;
+	*ret_count = call->left ? 0 : call->results.change_count;
+	return call->left ? NULL : call->results.changes;
 }
 
 const struct berth_ending *call_ending(const struct call *call)
 {
-	return call->ending.kind ? &call->ending : NULL;
+	return !call->left && call->ending.kind ? &call->ending : NULL;
 }
 
 const char *call_cursor(const struct call *call)
 {
-	return call->cursor;
+	return call->left ? NULL : call->cursor;
 }
 
 const char *call_token(const struct call *call)
 {
-	return call->token;
+	return call->left ? NULL : call->token;
 }
 
 int64_t call_expiry(const struct call *call)
 {
-	return call->expiry_ms;
+	return call->left ? 0 : call->expiry_ms;
 }

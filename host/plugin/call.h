@@ -13,7 +13,8 @@
 #include "core/err.h"
 #include "plugin/target.h"
 
-/* Where a call's bytes go and come from, and its live notices. Unused ones stay NULL. All run on the calling thread. */
+/* Where a call's bytes go and come from, and its live notices. Unused ones stay NULL. All run on the calling thread, or
+ * on the call's own when it runs apart; two never run at once, and none after the call was given up. */
 struct call_sink {
 	int (*write)(void *arg, unsigned stream, const void *ptr, size_t len); /* 0, or an err code to stop with */
 	int (*read)(void *arg, void *buf, size_t cap, size_t *ret_len);        /* likewise */
@@ -24,6 +25,11 @@ struct call_sink {
 	/* Results as they come, instead of collecting them in the arena; NULL = collect. */
 	int (*session)(void *arg, const struct berth_session_info *info);
 	int (*file)(void *arg, const struct berth_file_info *info);
+	/* The call is stuck and was given up: whoever can go on without it does so now. Its own thread stays in the
+	 * plugin, and must find out with call_given_up when it returns, if ever. Once, on the watchdog's thread; the
+	 * operation does not return to its caller before this does. Without it, and not apart, a stuck call is only
+	 * counted. */
+	void (*stuck)(void *arg);
 	void *arg;
 };
 
@@ -31,6 +37,13 @@ struct call; /* opaque: the host's side of struct berth_call */
 
 /* deadline_ns on clock_boot_ns. Request id and traceparent are the thread's (core/log.h). */
 struct call *call_new(struct target *target, int64_t deadline_ns, const struct call_sink *sink);
+/* Its operations run on a thread of their own, with copies of what they are given, and return a second after the
+ * deadline at the latest: ERR_PROVIDER_TIMEOUT, reason "provider_stuck", when the plugin is not back by then. Nothing
+ * of the caller's is touched from then on. Not for execute and reattach. */
+void call_set_apart(struct call *call);
+/* It was given up: what it would still bring is dropped. */
+bool call_given_up(struct call *call);
+/* Also while one that was given up is still in the plugin. */
 void call_free(struct call *call);
 /* BERTH_CANCEL_STOP or _DETACH; STOP may be raised to DETACH, never back. Safe while the call runs or after. Set before an
  * operation reached the plugin, it is not sent: ERR_CANCELLED or ERR_DETACHED, reason "not_sent". */
@@ -47,10 +60,12 @@ const char *call_token(const struct call *call);
 int64_t call_expiry(const struct call *call);
 
 /* The operations. 0, or an err code with reason, retry and a text for the log in *err. Each checks capability and slot
- * (ERR_UNSUPPORTED), takes the target's bulkhead (ERR_QUEUE_FULL, reason "target_busy", when max_operations run) and checks
- * what came back: exactly one ending, refs and texts within limits, known codes and enums, no embedded NUL; a violation is
- * ERR_INTERNAL, reason "plugin_violation", naming plugin and rule in the log. A code the plugin returns that makes no sense for the
- * operation is a violation too. Stuck: past deadline + 1 s without return counts on the target until it returns. */
+ * (ERR_UNSUPPORTED), takes the target's bulkhead (ERR_QUEUE_FULL, reason "target_busy", when max_operations run) and
+ * checks what came back: exactly one ending, refs and texts within limits, known codes and enums, no embedded NUL; a
+ * violation is ERR_INTERNAL, reason "plugin_violation", naming plugin and rule in the log. A code the plugin returns
+ * that makes no sense for the operation is a violation too. Stuck: past deadline + 1 s without return counts on the
+ * target until it returns; while too many are, no session is made there and no command started
+ * (ERR_PROVIDER_UNAVAILABLE, reason "target_degraded"). */
 int call_check(struct call *call, struct err *err);
 int call_find(struct call *call, const char *workspace, const char *task, struct err *err);
 int call_list(struct call *call, const char *cursor, struct err *err);

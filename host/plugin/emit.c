@@ -35,7 +35,7 @@ struct call *call_enter(struct berth_call *abi, unsigned say)
 		call_violate(call, "used a service that this operation does not have (%u)", bit);
 		return NULL;
 	}
-	if (atomic_load(&call->violated) || call->sink_code)
+	if (atomic_load(&call->violated) || call->sink_code || call_is_gone(call))
 		return NULL;
 	call->counts[bit]++;
 	if ((call->op->once & say) && call->counts[bit] > 1) {
@@ -48,8 +48,10 @@ struct call *call_enter(struct berth_call *abi, unsigned say)
 /* For a service that could not be entered: the code the plugin should give up with. */
 static int32_t refused(struct berth_call *abi)
 {
-	const struct call *call = call_of(abi);
+	struct call *call = call_of(abi);
 
+	if (call && call_is_gone(call))
+		return BERTH_CANCELLED;
 	return call && call->sink_code ? call_code_of(call->sink_code) : BERTH_INTERNAL;
 }
 
@@ -120,6 +122,7 @@ static bool grow(struct call *call, void **array, size_t *room, size_t count, si
 /* What the receiver refuses ends the call with the receiver's code. */
 static int32_t pass_on(struct call *call, int rc)
 {
+	call_sink_leave(call);
 	if (!rc)
 		return BERTH_OK;
 	call->sink_code = rc;
@@ -128,6 +131,7 @@ static int32_t pass_on(struct call *call, int rc)
 
 static bool identity_fits(struct call *call, const struct berth_session_info *info)
 {
+	const struct berth_identity *wanted = &call->args.identity;
 	struct berth_str workspace = info->workspace_id, task = info->task_id;
 
 	if (!workspace.len && !task.len)
@@ -137,10 +141,9 @@ static bool identity_fits(struct call *call, const struct berth_session_info *in
 		call_violate(call, "passed a session with an identity that is none");
 		return false;
 	}
-	if (!call->wanted ||
-	    (workspace.len == call->wanted->workspace_id.len && task.len == call->wanted->task_id.len &&
-	     !memcmp(workspace.ptr, call->wanted->workspace_id.ptr, workspace.len) &&
-	     !memcmp(task.ptr, call->wanted->task_id.ptr, task.len)))
+	if (!wanted->struct_size || (workspace.len == wanted->workspace_id.len && task.len == wanted->task_id.len &&
+				     !memcmp(workspace.ptr, wanted->workspace_id.ptr, workspace.len) &&
+				     !memcmp(task.ptr, wanted->task_id.ptr, task.len)))
 		return true;
 	call_violate(call, "passed a session of another identity than was asked for");
 	return false;
@@ -200,6 +203,8 @@ int32_t emit_session(struct berth_call *abi, const struct berth_session_info *in
 
 	if (!call || !take_session(call, info, &copy))
 		return refused(abi);
+	if (call->sink.session && !call_sink_enter(call))
+		return refused(abi);
 	if (call->sink.session)
 		return pass_on(call, call->sink.session(call->sink.arg, &copy));
 	return keep_session(call, &copy) ? BERTH_OK : refused(abi);
@@ -213,6 +218,8 @@ int32_t emit_created(struct berth_call *abi, const struct berth_session_info *in
 	if (!call || !take_session(call, info, &copy) || !keep_session(call, &copy))
 		return refused(abi);
 	/* The kept copy: its texts end in NUL, as receivers like them. */
+	if (call->sink.created && !call_sink_enter(call))
+		return refused(abi);
 	if (call->sink.created)
 		return pass_on(
 		    call, call->sink.created(call->sink.arg, &call->results.sessions[call->results.session_count - 1]));
@@ -333,6 +340,8 @@ int32_t emit_file(struct berth_call *abi, const struct berth_file_info *info)
 		return BERTH_INTERNAL;
 	}
 	copy.struct_size = sizeof(copy);
+	if (call->sink.file && !call_sink_enter(call))
+		return refused(abi);
 	if (call->sink.file)
 		return pass_on(call, call->sink.file(call->sink.arg, &copy));
 	array = call->results.files;

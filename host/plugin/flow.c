@@ -11,13 +11,17 @@
 
 static int32_t refused(struct berth_call *abi)
 {
-	const struct call *call = call_of(abi);
+	struct call *call = call_of(abi);
 
+	if (call && call_is_gone(call))
+		return BERTH_CANCELLED;
 	return call && call->sink_code ? call_code_of(call->sink_code) : BERTH_INTERNAL;
 }
 
+/* After a callback. */
 static int32_t pass_on(struct call *call, int rc)
 {
+	call_sink_leave(call);
 	if (!rc)
 		return BERTH_OK;
 	call->sink_code = rc;
@@ -33,8 +37,11 @@ void flow_progress(struct berth_call *abi, uint32_t phase, const char *text)
 		return;
 	if (phase < BERTH_PHASE_QUEUED || phase > BERTH_PHASE_DEAD)
 		call_violate(call, "passed progress with phase %u", phase);
-	else if (call_text_fits(call, "a progress text", words, BERTH_TEXT_MAX, false) && call->sink.progress)
+	else if (call_text_fits(call, "a progress text", words, BERTH_TEXT_MAX, false) && call->sink.progress &&
+		 call_sink_enter(call)) {
 		call->sink.progress(call->sink.arg, phase, text ? text : "");
+		call_sink_leave(call);
+	}
 }
 
 int32_t flow_started(struct berth_call *abi, const struct berth_str *handle)
@@ -47,8 +54,11 @@ int32_t flow_started(struct berth_call *abi, const struct berth_str *handle)
 		call_violate(call, "passed NULL for a handle");
 		return BERTH_INTERNAL;
 	}
-	return call->sink.started ? pass_on(call, call->sink.started(call->sink.arg, handle->ptr, handle->len))
-				  : BERTH_OK;
+	if (!call->sink.started)
+		return BERTH_OK;
+	if (!call_sink_enter(call))
+		return refused(abi);
+	return pass_on(call, call->sink.started(call->sink.arg, handle->ptr, handle->len));
 }
 
 int32_t flow_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_t to)
@@ -62,7 +72,11 @@ int32_t flow_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_
 			     (unsigned long long)to);
 		return BERTH_INTERNAL;
 	}
-	return call->sink.gap ? pass_on(call, call->sink.gap(call->sink.arg, stream, from, to)) : BERTH_OK;
+	if (!call->sink.gap)
+		return BERTH_OK;
+	if (!call_sink_enter(call))
+		return refused(abi);
+	return pass_on(call, call->sink.gap(call->sink.arg, stream, from, to));
 }
 
 int32_t flow_write(struct berth_call *abi, uint32_t stream, const void *ptr, size_t len)
@@ -77,6 +91,8 @@ int32_t flow_write(struct berth_call *abi, uint32_t stream, const void *ptr, siz
 	}
 	if (!len || !call->sink.write)
 		return BERTH_OK;
+	if (!call_sink_enter(call))
+		return refused(abi);
 	return pass_on(call, call->sink.write(call->sink.arg, stream, ptr, len));
 }
 
@@ -96,6 +112,8 @@ int32_t flow_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len
 	}
 	if (!call->sink.read)
 		return BERTH_OK;
+	if (!call_sink_enter(call))
+		return refused(abi);
 	code = pass_on(call, call->sink.read(call->sink.arg, buf, cap, &len));
 	assert(len <= cap);
 	if (code == BERTH_OK)

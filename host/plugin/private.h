@@ -25,6 +25,8 @@ struct watchdog;
 struct net;
 struct net_waker;
 
+struct pool;
+
 struct metric_state {
 	_Atomic uint64_t count;
 	_Atomic uint64_t sum_bits; /* of a double */
@@ -37,6 +39,7 @@ struct target_state {
 	struct call *inside; /* list of the calls that are in the plugin now */
 	unsigned running;    /* slots of the bulkhead taken: inside, or waiting their turn */
 	unsigned stuck;
+	atomic_bool degraded; /* by stuck calls; also read without the lock */
 	bool turn_taken; /* not THREADSAFE: one call is inside */
 	bool opened;
 	bool closing;
@@ -54,6 +57,7 @@ struct target_state {
 	char *data_dir;
 	struct watchdog *watchdog;
 	struct net *net;
+	struct pool *apart; /* threads of the calls that run apart from their callers */
 #ifdef PLUGIN_GUARD_CALLS
 	const struct guard *base; /* what calls must leave as it was */
 #endif
@@ -114,6 +118,24 @@ struct op {
 };
 extern const struct op op_table[];
 
+/* What an operation was asked for, other than a command. In a call that runs apart all of it lies in `arena`: the
+ * plugin may still read it when the caller is gone. */
+struct call_args {
+	struct arena *arena;
+	struct berth_session session;
+	struct berth_identity identity; /* with a struct_size: what must come back, too */
+	struct berth_spec spec;
+	struct berth_file_write write;
+	struct berth_str text, other; /* cursor, execution, path, token; the path that a file moves to */
+	const struct berth_str *paths;
+	size_t path_count;
+	uint64_t offset, length;
+	uint32_t flags;
+	int64_t until_ms;
+	const struct berth_command *command; /* these two stay the caller's: such a call does not run apart */
+	const struct berth_resume *resume;
+};
+
 struct call {
 	unsigned magic;
 	struct target *target;
@@ -126,18 +148,34 @@ struct call {
 #ifdef PLUGIN_GUARD_CALLS
 	sigset_t mask; /* of the thread when the operation began: masks differ from thread to thread */
 #endif
-	struct call *prev, *next;            /* target_state.inside */
-	bool stuck;                          /* under the target's lock */
-	const struct berth_identity *wanted; /* find, assign: what must come back */
+	/* Under the target's lock. */
+	struct call *prev, *next; /* target_state.inside */
+	bool stuck;
+	bool telling; /* the watchdog is in sink.stuck */
 
 	struct lock lock; /* LOCK_CALL: down to violation */
 	int cancel_fd;
 	struct net_waker *wakers; /* exchanges that a cancel ends */
+	struct cond back;	  /* apart: for its caller */
+	bool in_sink;		  /* a callback of the sink is running */
+	int64_t sink_ns;	  /* when the last one ended */
+	bool gone;		  /* given up: nothing of the caller's is touched any more */
+	bool returned;		  /* apart: the plugin came back, with `code` */
+	bool ends_apart;	  /* apart: it came back too late, its own thread puts it away */
+	bool orphan;		  /* apart: its caller has freed it */
+	bool over;		  /* apart: put away but for its memory */
+	int32_t code;
 	char violation[160];
 	_Atomic uint32_t cancel;
 	atomic_bool violated;
 
-	/* Everything below belongs to the calling thread. */
+	/* Of the caller. */
+	bool apart;
+	bool left; /* the caller went on without it: nothing below is the caller's any more */
+
+	/* Everything below belongs to the thread that runs the operation. */
+	int32_t (*run)(struct call *call);
+	struct call_args args;
 	uint32_t told; /* the cancel that the plugin knows of */
 	int sink_code; /* what a callback of the sink refused with */
 	int32_t fail_code;
@@ -161,6 +199,21 @@ struct call {
 /* call.c: begin takes the bulkhead; end gives it back and judges. Between them the plugin runs. */
 int call_begin(struct call *call, enum op_kind kind, struct err *err);
 int call_end(struct call *call, int32_t code, struct err *err);
+int call_not_run(struct call *call, struct err *err); /* instead of both: there is no thread for it */
+/* Around the plugin's code, on the thread that runs it. */
+void call_inside(struct call *call);
+void call_outside(struct call *call);
+/* Around a callback of the sink. False: the caller is gone, and its sink with it. */
+bool call_sink_enter(struct call *call);
+void call_sink_leave(struct call *call);
+bool call_is_gone(struct call *call);
+int call_gave_up(const struct call *call, struct err *err); /* the error of a call that was given up */
+void call_destroy(struct call *call);
+/* The watchdog's: with the target's lock held. False: it is in a callback, which is the host's time. */
+bool call_give_up_locked(struct call *call, int64_t now);
+/* apart.c */
+int call_run(struct call *call, int32_t (*run)(struct call *call), struct err *err);
+int args_keep(struct call *call, struct err *err); /* copies what the caller owns, when it runs apart */
 /* The first one counts; it is logged here. Any thread. */
 void call_violate(struct call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -177,8 +230,9 @@ void watchdog_expect(struct watchdog *watchdog, int64_t when_ns);
 /* target.c */
 struct target *target_new(const struct conf_target *conf);
 void target_free(struct target *target);
-/* The thresholds of target_health, under the lock. */
 unsigned target_stuck_limit(const struct target *target);
+/* The count of stuck calls changed; with the lock held. */
+void target_judge_locked(struct target *target);
 int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms,
 		struct err *err);
 /* False when close did not come back; the target must then stay as it is. */

@@ -39,6 +39,7 @@ void target_free(struct target *target)
 {
 	if (!target)
 		return;
+	pool_free(target->state->apart); /* joins what still leaves a call */
 	settings_free(target->state);
 	cond_fini(&target->state->cond);
 	lock_fini(&target->state->lock);
@@ -66,6 +67,26 @@ unsigned target_stuck_limit(const struct target *target)
 	return quarter > 2 ? (unsigned)quarter : 2;
 }
 
+void target_judge_locked(struct target *target)
+{
+	struct target_state *ts = target->state;
+	bool degraded = ts->stuck >= target_stuck_limit(target);
+
+	if (atomic_exchange(&ts->degraded, degraded) == degraded)
+		return;
+	if (degraded)
+		log_error("a target is degraded: too many calls are stuck", KS("plugin", target->conf->provider),
+			  KS("target", target->conf->name), KI("stuck", ts->stuck));
+	else
+		log_info("a target is no longer degraded", KS("plugin", target->conf->provider),
+			 KS("target", target->conf->name), KI("stuck", ts->stuck));
+}
+
+bool target_is_stuck(const struct target *target)
+{
+	return atomic_load(&target->state->degraded);
+}
+
 void target_health(const struct target *target, struct target_health *ret)
 {
 	struct target_state *ts = target->state;
@@ -79,7 +100,7 @@ void target_health(const struct target *target, struct target_health *ret)
 	if (ts->refused) {
 		ret->degraded = true;
 		snprintf(ret->why, sizeof(ret->why), "%s", ts->why);
-	} else if (ts->stuck >= target_stuck_limit(target)) {
+	} else if (atomic_load(&ts->degraded)) {
 		ret->degraded = true;
 		snprintf(ret->why, sizeof(ret->why), "%u calls are stuck past their deadlines in plugin %s", ts->stuck,
 			 target->conf->provider);
@@ -328,7 +349,8 @@ int target_open(struct target *target, struct plugin *plugin, const struct conf 
 	if (rc || (rc = make_data_dir(target, conf, err)))
 		return rc;
 	ts->metrics = calloc(plugin->metric_count + 1, sizeof(*ts->metrics));
-	if (!ts->metrics)
+	ts->apart = pool_new("call", (unsigned)target->conf->max_operations, (unsigned)target->conf->max_operations);
+	if (!ts->metrics || !ts->apart)
 		return err_set(err, ERR_NOMEM, "memory is out");
 	return open_instance(target, plugin, conf, limit_ms, err);
 }

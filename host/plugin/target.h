@@ -47,6 +47,8 @@ struct target_health {
 	uint64_t calls, failures;
 };
 void target_health(const struct target *target, struct target_health *ret);
+/* Too many of its calls are stuck: it is given no new work until some came back. Takes no lock. */
+bool target_is_stuck(const struct target *target);
 /* How often the plugin said that sessions changed; GC looks again when it moved. */
 uint64_t target_changes(const struct target *target);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread that notices calls which have not come back a second after their deadline. It only counts and names them:
- * a stuck call keeps its thread, and its slot in the bulkhead, until it returns. Takes one target's lock at a time.
+ * One thread that notices calls which have not come back a second after their deadline. It counts and names them, and
+ * has those go on that wait for one: a stuck call keeps its thread, and its slot in the bulkhead, until it returns.
+ * Takes one target's lock at a time, and none while it tells a receiver.
  */
 #include "plugin/private.h"
 
@@ -17,7 +18,7 @@ struct watchdog {
 	bool stop;
 };
 
-static void mark_locked(const struct target *target, struct call *call)
+static void mark_locked(struct target *target, struct call *call)
 {
 	struct target_state *ts = target->state;
 
@@ -25,30 +26,57 @@ static void mark_locked(const struct target *target, struct call *call)
 	ts->stuck++;
 	log_error("a plugin's call is stuck past its deadline", KS("plugin", target->conf->provider),
 		  KS("target", target->conf->name), KS("operation", call->op->name), KI("stuck", ts->stuck));
-	if (ts->stuck == target_stuck_limit(target))
-		log_error("a target is degraded: too many calls are stuck", KS("plugin", target->conf->provider),
-			  KS("target", target->conf->name), KI("stuck", ts->stuck));
+	target_judge_locked(target);
+}
+
+/* Its receiver takes locks of its own; until it has returned the call does not leave. */
+static void tell_locked(struct target_state *ts, struct call *call)
+{
+	call->telling = true;
+	lock_drop(&ts->lock);
+	call->sink.stuck(call->sink.arg);
+	lock_take(&ts->lock);
+	call->telling = false;
+	cond_wake_all(&ts->cond);
+}
+
+/* False: a receiver was told, with the lock dropped, so that the list may be another one now. *next: when to look
+ * again. */
+static bool look_locked(struct target *target, int64_t now, int64_t *next)
+{
+	struct target_state *ts = target->state;
+	const int64_t grace = CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS;
+
+	*next = INT64_MAX;
+	for (struct call *call = ts->inside; call; call = call->next) {
+		int64_t when = call->deadline_ns > INT64_MAX - grace ? INT64_MAX : call->deadline_ns + grace;
+
+		if (call->stuck)
+			continue;
+		if (when <= now && !call_give_up_locked(call, now))
+			when = now + grace; /* it is in the host, or was a moment ago */
+		if (when > now) {
+			*next = when < *next ? when : *next;
+			continue;
+		}
+		mark_locked(target, call);
+		if (call->sink.stuck && !call->apart) {
+			tell_locked(ts, call);
+			return false;
+		}
+	}
+	return true;
 }
 
 /* When the next call of the target would count as stuck. */
-static int64_t look(const struct target *target, int64_t now)
+static int64_t look(struct target *target)
 {
-	struct target_state *ts = target->state;
-	int64_t next = INT64_MAX;
+	int64_t next;
 
-	lock_take(&ts->lock);
-	for (struct call *call = ts->inside; call; call = call->next) {
-		int64_t when;
-
-		if (call->stuck || call->deadline_ns > INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS)
-			continue;
-		when = call->deadline_ns + CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS;
-		if (when <= now)
-			mark_locked(target, call);
-		else if (when < next)
-			next = when;
-	}
-	lock_drop(&ts->lock);
+	lock_take(&target->state->lock);
+	while (!look_locked(target, clock_boot_ns(), &next))
+		continue;
+	lock_drop(&target->state->lock);
 	return next;
 }
 
@@ -63,7 +91,7 @@ static void *watchdog_main(void *arg)
 		/* Before looking: a call that begins meanwhile then lowers it again. */
 		atomic_store(&watchdog->next_ns, INT64_MAX);
 		for (size_t i = 0; i < watchdog->registry->target_count; i++) {
-			int64_t when = look(watchdog->registry->targets[i], clock_boot_ns());
+			int64_t when = look(watchdog->registry->targets[i]);
 
 			next = when < next ? when : next;
 		}

@@ -124,6 +124,7 @@ int job_call(struct job *job, int64_t deadline_ns, const struct call_sink *sink,
 
 		if (!call)
 			return err_set(err, ERR_NOMEM, "no memory is left for a provider call");
+		call_set_apart(call); /* a plugin that does not come back costs the call, not the job and its row */
 		job_set_call(job, call);
 		r = op(call, arg, err);
 		if (!is_busy(r, err) || clock_left_ms(deadline_ns) == 0 ||

@@ -62,6 +62,7 @@ static int look_at_target(struct txn *txn, const struct target *target, struct p
 		.name = target->conf->name,
 		.region = target->conf->region ? target->conf->region : "",
 		.down = !target->plugin,
+		.degraded = target_is_stuck(target),
 		.max_sessions = target->conf->max_sessions,
 	};
 	if (!counter)
@@ -143,10 +144,15 @@ static int check_target(struct sessions *s, const struct binding *b, struct err 
 {
 	const struct target *target = registry_find(s->config.registry, b->target);
 
-	if (target && target->plugin)
+	if (!target || !target->plugin)
+		return err_set(err, ERR_PROVIDER_UNAVAILABLE,
+			       "the task's session is on target %.64s, which is not available", b->target);
+	if (!target_is_stuck(target))
 		return 0;
-	return err_set(err, ERR_PROVIDER_UNAVAILABLE, "the task's session is on target %.64s, which is not available",
-		       b->target);
+	err_set(err, ERR_PROVIDER_UNAVAILABLE,
+		"the task's session is on target %.64s, which does not come back from its calls", b->target);
+	err_reason(err, "target_degraded");
+	return ERR_PROVIDER_UNAVAILABLE;
 }
 
 static int decide(struct sessions *s, struct txn *txn, struct row *row, struct session_begin *begin, struct err *err)

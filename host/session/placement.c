@@ -14,7 +14,7 @@ static bool serves(const struct placement_target *target, const char *region)
 
 static bool open_for(const struct placement_target *target)
 {
-	return !target->down && !target->drained;
+	return !target->down && !target->drained && !target->degraded;
 }
 
 static int64_t room(const struct placement_target *target)
@@ -30,6 +30,11 @@ static int refuse(const struct placement_target *closed, const char *region, str
 		return err_set(err, ERR_NO_TARGET, "no target serves region \"%.64s\"", region);
 	if (!closed)
 		return err_set(err, ERR_NO_TARGET, "no target is configured");
+	if (closed->degraded && !closed->down && !closed->drained) {
+		err_set(err, ERR_PROVIDER_UNAVAILABLE, "target %.64s does not come back from its calls", closed->name);
+		err_reason(err, "target_degraded");
+		return ERR_PROVIDER_UNAVAILABLE;
+	}
 	why = closed->down ? "not available: its plugin was refused" : "drained";
 	if (!*region)
 		return err_set(err, ERR_NO_TARGET, "every target is closed; %.64s is %s", closed->name, why);
@@ -57,7 +62,7 @@ int placement_pick(const struct placement_target *targets, size_t count, const c
 		if (!serves(target, region))
 			continue;
 		if (!open_for(target))
-			closed = closed ? closed : target;
+			closed = !closed || target->degraded ? target : closed; /* one that may come back says more */
 		else if (!best || (pin && room(target) > room(best)))
 			best = target;
 	}

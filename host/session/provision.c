@@ -31,6 +31,7 @@ struct provision {
 	int64_t scheduling_ns; /* CAPACITY is waited for until then */
 	int64_t phase_ns;      /* when the phase was last written */
 	unsigned creates;
+	struct err lost; /* what the last create ended with, of which nobody knows whether it made anything */
 	struct made made;
 	bool have;       /* made is the task's session, and in the row */
 	bool adopted;    /* found, not made by this run */
@@ -247,6 +248,18 @@ static int pause_between(struct job *job, int64_t tries, int64_t first_ms, int64
 	return job_wait(job, wait) ? 0 : stopped(err);
 }
 
+/* No more looking or creating: the create's own answer says most. */
+static int lost(const struct provision *p, const struct err *last, struct err *err)
+{
+	if (p->lost.code)
+		*err = p->lost;
+	else if (last)
+		*err = *last;
+	else
+		err_set(err, ERR_PROVIDER_TIMEOUT, "it is not known what became of the create");
+	return err->code;
+}
+
 /* A create may have been sent, and nobody knows what became of it: looked for until it is found, or could not appear any more.
  * Then p->have is false and the token superseded. */
 static int settle(struct provision *p, struct err *err)
@@ -271,10 +284,8 @@ static int settle(struct provision *p, struct err *err)
 			*err = last;
 			return r;
 		}
-		if (clock_left_ms(job->deadline_ns) == 0) {
-			*err = last;
-			return r ? r : err_set(err, ERR_PROVIDER_TIMEOUT, "it is not known what became of the create");
-		}
+		if (clock_left_ms(job->deadline_ns) == 0)
+			return lost(p, r ? &last : NULL, err);
 		r = pause_between(job, tries, POLL_FIRST_MS, POLL_MOST_MS, r ? &last : NULL, err);
 		if (r)
 			return r;
@@ -310,8 +321,10 @@ static int create(struct provision *p, struct err *err)
 	const struct call_sink sink = {.created = on_created, .arg = p};
 	int r;
 
-	if (p->creates++ == CREATES_MAX)
-		return err_set(err, ERR_PROVIDER, "the provider lost %d creates", CREATES_MAX);
+	if (p->creates++ == CREATES_MAX) {
+		lost(p, NULL, err);
+		return err_prefix(err, "%d creates were lost", CREATES_MAX);
+	}
 	r = failpoint("provision.before", err);
 	if (r == 0)
 		r = mark_create(job, for_ms + CALL_GRACE_MS, err);
@@ -335,6 +348,10 @@ static int create(struct provision *p, struct err *err)
 	}
 	if (job_cancelled(job))
 		return stopped(err);
+	if (r)
+		p->lost = *err;
+	else
+		err_set(&p->lost, ERR_OUTCOME_UNKNOWN, "the provider named no session that it created");
 	/* Nothing is sent any more from here on. */
 	if (r == ERR_CONFLICT) {
 		r = find_and_take(p, false, err);

@@ -189,6 +189,8 @@ static int list_target(struct known *known, int64_t deadline_ns, struct err *err
 		struct call *call = call_new((struct target *)(uintptr_t)known->target, deadline_ns, &sink);
 		const char *next = NULL;
 
+		if (call)
+			call_set_apart(call);
 		r = call ? call_list(call, cursor, err) : err_set(err, ERR_NOMEM, "no memory is left to verify");
 		if (r == 0)
 			next = call_cursor(call);

@@ -140,6 +140,43 @@ static void wait_threads(struct pool *pool, unsigned count)
 	lock_drop(&lock);
 }
 
+/* One that is stuck gives its place to another; when it comes back there is one too many, which leaves. */
+static void test_a_lent_thread_does_not_count(void **state)
+{
+	struct pool *pool = pool_new("unit", 1, 1);
+
+	(void)state;
+	assert_int_equal(pool_submit(pool, job, NULL), 0);
+	wait_started(1);
+	assert_int_equal(pool_submit(pool, job, NULL), 0); /* waits */
+	assert_int_equal(pool_submit(pool, job, NULL), ERR_QUEUE_FULL);
+	pool_lend(pool);
+	wait_started(2);
+	assert_int_equal(pool_submit(pool, job, NULL), 0);
+	assert_int_equal(pool_submit(pool, job, NULL), ERR_QUEUE_FULL);
+	assert_int_equal(pool_threads(pool), 2);
+	pool_take_back(pool);
+	set_gate(true);
+	wait_finished(3);
+	wait_threads(pool, 1);
+	pool_free(pool);
+}
+
+static void test_stop_does_not_wait_for_a_lent_thread(void **state)
+{
+	struct pool *pool = pool_new("unit", 1, 1);
+
+	(void)state;
+	assert_int_equal(pool_submit(pool, job, NULL), 0);
+	wait_started(1);
+	pool_lend(pool);
+	assert_false(pool_stop(pool, INT64_MAX));
+	pool_take_back(pool);
+	set_gate(true);
+	assert_true(pool_stop(pool, INT64_MAX));
+	pool_free(pool);
+}
+
 static void test_idle_threads_leave_and_come_back(void **state)
 {
 	struct pool *pool = pool_new("unit", 4, 10);
@@ -219,6 +256,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_queue_at_all, begin, end),
 		cmocka_unit_test_setup_teardown(test_stop_runs_what_is_queued, begin, end),
 		cmocka_unit_test_setup_teardown(test_stop_gives_up_at_its_deadline, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_lent_thread_does_not_count, begin, end),
+		cmocka_unit_test_setup_teardown(test_stop_does_not_wait_for_a_lent_thread, begin, end),
 		cmocka_unit_test_setup_teardown(test_idle_threads_leave_and_come_back, begin, end),
 		cmocka_unit_test_setup_teardown(test_one_job_at_a_time_needs_one_thread, begin, end),
 		cmocka_unit_test_setup_teardown(test_nothing_accepted_is_lost, begin, end),

@@ -521,6 +521,104 @@ static void g3_stuck(void **state)
 	assert_int_equal(join(&runners[1]), 0);
 }
 
+static int take_file(void *arg, const struct berth_file_info *info)
+{
+	(void)info;
+	++*(unsigned *)arg;
+	return 0;
+}
+
+/* The caller goes on a second after the deadline; the plugin comes back later, to arguments that are still there and a
+ * sink that is not, and what it brings is dropped. The second caller frees its call only then. */
+static void g3_apart(void **state)
+{
+	struct berth_session at = session("gate");
+	unsigned files[2] = {0};
+	struct call *calls[2];
+	struct err err = {0};
+	size_t count;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		const struct call_sink sink = {.file = take_file, .arg = &files[i]};
+		char path[] = "a/path/of/the/caller's", ref[] = "gate";
+
+		at.ref = str(ref);
+		calls[i] = call_new(target, clock_after_ms(50), &sink);
+		call_set_apart(calls[i]);
+		assert_int_equal(call_file_list(calls[i], &at, path, 0, &err), ERR_PROVIDER_TIMEOUT);
+		assert_string_equal(err.reason, "provider_stuck");
+		assert_true(call_given_up(calls[i]));
+		assert_null(call_files(calls[i], &count));
+		assert_int_equal(count, 0);
+		memset(path, 'x', sizeof(path));
+		memset(ref, 'x', sizeof(ref));
+		sem_wait(&fix.gate[0]);
+	}
+	call_free(calls[0]);
+	call_cancel(calls[1], BERTH_CANCEL_STOP);
+	wait_health(target, 2, 2);
+	sem_post(&fix.gate[1]);
+	sem_post(&fix.gate[1]);
+	wait_health(target, 0, 0);
+	call_free(calls[1]);
+	assert_int_equal(files[0] + files[1], 0);
+}
+
+static void apart_in_time(void **state)
+{
+	struct berth_session at = session("any-bytes");
+	struct call *call = call_new(target, clock_after_ms(20000), NULL);
+	const struct berth_file_info *files;
+	struct err err = {0};
+	size_t count;
+
+	(void)state;
+	call_set_apart(call);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(call_file_list(call, &at, ".", 0, &err), 0);
+		files = call_files(call, &count);
+		assert_int_equal(count, 1);
+		assert_memory_equal(files[0].path.ptr, "d/\xff\n", 4);
+	}
+	assert_int_equal(call_find(call, "w", "t", &err), 0);
+	assert_string_equal(call_sessions(call, &count)[0].task_id.ptr, "t");
+	assert_int_equal(call_find(call, "other", "t", &err), 0);
+	assert_false(call_given_up(call));
+	call_free(call);
+}
+
+/* While too many calls are stuck nothing new is begun there; what is there can be put away. */
+static void g3_degraded_refuses(void **state)
+{
+	struct berth_spec spec = {.struct_size = sizeof(spec)};
+	struct berth_session at = session("x");
+	struct runner runners[2];
+	struct err err = {0};
+	struct call *call;
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		run(&runners[i], target, "gate", clock_after_ms(50));
+		sem_wait(&fix.gate[0]);
+	}
+	wait_health(target, 2, 2);
+	assert_true(target_is_stuck(target));
+	assert_int_equal(execute("x", NULL, &err), ERR_PROVIDER_UNAVAILABLE);
+	assert_string_equal(err.reason, "target_degraded");
+	call = new_call(NULL);
+	assert_int_equal(call_provision(call, &spec, &err), ERR_PROVIDER_UNAVAILABLE);
+	assert_int_equal(call_release(call, &at, &err), 0);
+	call_free(call);
+	sem_post(&fix.gate[1]);
+	wait_health(target, 1, 1);
+	assert_false(target_is_stuck(target));
+	assert_int_equal(execute("full", NULL, &err), 0);
+	sem_post(&fix.gate[1]);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(join(&runners[i]), 0);
+}
+
 static void serialised(void **state)
 {
 	struct target *serial = fix.registry->targets[1];
@@ -570,22 +668,25 @@ static void g3_process_is_put_back(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    CASE(results),
-	    CASE(provision),
-	    CASE(g3_violations_of_inspect),
-	    CASE(g3_violations_of_execute),
-	    CASE(g3_violations_elsewhere),
-	    CASE(codes),
-	    CASE(services),
-	    CASE(unsupported),
-	    CASE(streams),
-	    CASE(cancel),
-	    CASE(deadline_passed),
-	    CASE(bulkhead),
-	    CASE(g3_stuck),
-	    CASE(serialised),
+		CASE(results),
+		CASE(provision),
+		CASE(g3_violations_of_inspect),
+		CASE(g3_violations_of_execute),
+		CASE(g3_violations_elsewhere),
+		CASE(codes),
+		CASE(services),
+		CASE(unsupported),
+		CASE(streams),
+		CASE(cancel),
+		CASE(deadline_passed),
+		CASE(bulkhead),
+		CASE(g3_stuck),
+		CASE(g3_apart),
+		CASE(apart_in_time),
+		CASE(g3_degraded_refuses),
+		CASE(serialised),
 #ifndef __OPTIMIZE__
-	    CASE(g3_process_is_put_back),
+		CASE(g3_process_is_put_back),
 #endif
 	};
 
