@@ -138,7 +138,7 @@ def e2e(ctx, patterns=()):
 
 
 def conformance(ctx, patterns=()):
-    """The kit over the mock, and over copies of it with planted bugs; see tests/conformance/run.py."""
+    """The kit over the mock and the HTTP provider, and over copies of both with planted bugs; see tests/conformance/run.py."""
     drive(ctx, "conformance", "--build", str(ctx.build), "--preset", ctx.build.name, *patterns)
 
 
@@ -156,7 +156,7 @@ SUITES = [
     # name, function, sentence
     ("checks", checks, "layers, secrets, headers: rules that the tree itself must keep"),
     ("unit", unit, "unit and component tests (cmocka), hostile plugins included"),
-    ("conformance", conformance, "the provider kit over the mock, and over copies of it with planted bugs"),
+    ("conformance", conformance, "the provider kit over the mock and over HTTP, and over copies with planted bugs"),
     ("abi", abi, "layout, headers, exports, baseline, an old plugin on this host and on a later one"),
     ("static", static, "cppcheck, by name or with --full; with --full also clang-tidy and gcc's analyzer"),
     ("executor", executor, "berth-executor: protocol, refusals, commands, files, what it survives"),

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/ident.h"
+#include "fault.h"
 #include "plugin/loader.h"
 
 static int count_entries(const char *path)
@@ -137,6 +138,7 @@ int kit_open(struct kit *kit, const struct kit_options *opt, struct err *err)
 	kit->target = kit->registry->targets[0];
 	kit->desc = kit->target->plugin->desc;
 	kit->capabilities = kit->target->capabilities;
+	fault_open(kit->target);
 	return 0;
 }
 

@@ -19,7 +19,7 @@
 #include "plugin/guard.h"
 #include "plugin/target.h"
 
-#define KIT_VERSION "1.0"
+#define KIT_VERSION "1.1"
 #define KIT_TEXT_MAX 512
 /* Set in the kit's own environment: no command may see it. */
 #define KIT_SECRET_NAME "BERTH_CONFORMANCE_HOST_VARIABLE"
@@ -30,6 +30,7 @@ enum kit_format { KIT_TAP, KIT_JSON };
 #define NEED_COMMANDS 1u
 #define NEED_FILES 2u
 #define NEED_STRESS 4u /* runs with --stress only */
+#define NEED_HTTP 8u   /* the target talks HTTP through the host */
 
 struct kit_options {
 	const char *plugin, *config, *deployment, *helpers, *state, *summary;
@@ -139,6 +140,7 @@ struct session {
 	struct berth_session abi; /* what operations get */
 	int64_t expires_ms;
 	uint32_t phase, isolation;
+	uint64_t memory_bytes;
 	unsigned created; /* how often created() came */
 	int rc;		  /* of the provision */
 	struct err err;
@@ -156,6 +158,7 @@ const char *session_warm(const struct check *check);
 struct berth_spec session_spec(const struct session *session);
 /* Provisions; the result is in session->rc too. `spec` NULL: the planned one. */
 int session_provision(struct check *check, struct session *session, const struct berth_spec *spec);
+int session_provision_ms(struct check *check, struct session *session, const struct berth_spec *spec, int64_t ms);
 /* Planned, provisioned, ready; NULL after check_fail. */
 struct session *session_make(struct check *check, const char *task);
 int session_await(struct check *check, struct session *session);

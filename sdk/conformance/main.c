@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "fault.h"
 #include "plugin/loader.h"
 
 static const char usage[] =
@@ -172,6 +173,8 @@ static bool skip(struct check *check)
 		check_skip(check, "needs files: --without files");
 	else if ((rule->needs & NEED_STRESS) && !opt->stress)
 		check_skip(check, "runs with --stress only");
+	else if ((rule->needs & NEED_HTTP) && !fault_exchanges())
+		check_skip(check, "needs HTTP: this target made no exchange through the host");
 	return check->verdict == SKIPPED;
 }
 

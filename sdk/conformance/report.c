@@ -29,10 +29,10 @@ static void name_capabilities(uint64_t capabilities, char *ret, size_t size)
 
 void report_needs(const struct rule *rule, char *ret, size_t size)
 {
-	static const char *const words[] = {"commands", "files", "--stress"};
+	static const char *const words[] = {"commands", "files", "--stress", "HTTP"};
 
 	name_capabilities(rule->capabilities, ret, size);
-	for (unsigned i = 0; i < 3; i++)
+	for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
 		if (rule->needs & (1u << i))
 			add_word(ret, size, words[i]);
 	if (!*ret)

@@ -8,6 +8,7 @@
 #define C NEED_COMMANDS
 #define F NEED_FILES
 #define CF (NEED_COMMANDS | NEED_FILES)
+#define H NEED_HTTP
 #define CAP(word) BERTH_CAP_##word
 
 const struct rule rules[] = {
@@ -89,6 +90,9 @@ const struct rule rules[] = {
 	 rule_timeout_tree},
 	{"endings.background", 0, C,
 	 "Children in the background neither delay the ending nor outlive it, and are counted.", rule_background},
+	{"endings.oom", 0, C,
+	 "A command that takes more memory than its session has is reported as oom, or as the loss of its session.",
+	 rule_oom},
 	{"endings.keep", 0, C,
 	 "With keep_descendants a child lives on, may write to its closed output, and is counted.", rule_keep},
 	{"endings.quiescent", 0, C, "A command that left nothing has no survivors, and a truthful duration.",
@@ -205,6 +209,33 @@ const struct rule rules[] = {
 	{"signal.none", CAP(SIGNAL), C, "Signalling a command that does not run answers NOT_FOUND.", rule_signal_none},
 	{"renew.grows", CAP(RENEW), 0, "renew never moves the expiry back, and answers what inspect reports.",
 	 rule_renew},
+
+	{"lost.looks", 0, H,
+	 "A look-up whose answer is lost, cut, garbled or a stranger's never says that something is not there.",
+	 rule_lost_looks},
+	{"lost.provision", 0, H,
+	 "A provision whose answer is lost makes one session at most, which find sees, and never says that it made none.",
+	 rule_lost_provision},
+	{"lost.execute", 0, CF | H,
+	 "A command whose start's answer is lost runs once at most, and its ending is its own or not known.",
+	 rule_lost_execute},
+	{"lost.stream", 0, CF | H,
+	 "Output that is cut at any byte goes on there, or is left open; a stream's end is no ending.", rule_lost_stream},
+	{"lost.cancel", 0, CF | H, "A STOP whose answer is lost ends the tree, or the call says that it is not known.",
+	 rule_lost_cancel},
+	{"lost.release", 0, H, "A release whose answer is lost ends with the session gone, by itself or when repeated.",
+	 rule_lost_release},
+	{"lost.refused", 0, H, "Without a connection every operation fails as unavailable, to be tried again.",
+	 rule_lost_refused},
+	{"lost.later", 0, H,
+	 "After 429 or 503 nothing is sent before Retry-After has passed, within the deadline, or the host is told to wait.",
+	 rule_lost_later},
+	{"lost.errors", 0, H, "Errors whose body is not the provider's own are told apart by their status.",
+	 rule_lost_errors},
+	{"lost.redirect", 0, H, "A redirect is never followed with credentials, and is no answer.", rule_lost_redirect},
+	{"lost.secrets", 0, H,
+	 "Secrets travel in secret headers only, and never stand in a log line or an error, also when the server says them.",
+	 rule_lost_secrets},
 
 	{"leaks.descriptors", 0, 0, "Repetition leaves no descriptors behind.", rule_leak_descriptors},
 	{"leaks.threads", 0, 0, "Repetition leaves no threads behind.", rule_leak_threads},

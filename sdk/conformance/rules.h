@@ -45,6 +45,7 @@ void rule_signal_ending(struct check *check);
 void rule_timeout(struct check *check);
 void rule_timeout_tree(struct check *check);
 void rule_background(struct check *check);
+void rule_oom(struct check *check);
 void rule_keep(struct check *check);
 void rule_quiescent(struct check *check);
 void rule_started(struct check *check);
@@ -138,5 +139,22 @@ void rule_process(struct check *check);
 void rule_leak_descriptors(struct check *check);
 void rule_leak_threads(struct check *check);
 void rule_leak_memory(struct check *check);
+
+/* rules_lost.c */
+/* Of every answer while exchanges go wrong: no secret in its text, no broken rule of the host. */
+bool lost_said(struct check *check, int rc, const struct err *err, const char *what);
+void rule_lost_looks(struct check *check);
+void rule_lost_provision(struct check *check);
+void rule_lost_release(struct check *check);
+void rule_lost_refused(struct check *check);
+void rule_lost_later(struct check *check);
+void rule_lost_errors(struct check *check);
+void rule_lost_redirect(struct check *check);
+void rule_lost_secrets(struct check *check);
+
+/* rules_lost_run.c */
+void rule_lost_execute(struct check *check);
+void rule_lost_stream(struct check *check);
+void rule_lost_cancel(struct check *check);
 
 #endif

@@ -2,6 +2,8 @@
 /* Rules of how commands end, and that nothing of them stays which was not asked to. */
 #include "rules.h"
 
+#define OOM_MOST (UINT64_C(4) << 30)
+
 /* A child of the session's own, one that escapes its session, and one that ignores TERM; each leaves its process id. */
 #define STUBBORN_TREE                                                                                                  \
 	"setsid sh -c 'echo $$ >%s-escaped; while :; do sleep 0.1; done' &\n"                                          \
@@ -133,6 +135,29 @@ void rule_background(struct check *check)
 	MUST(check, run->ending.survivors >= 3, "three children outlived the command and %u are reported",
 	     run->ending.survivors);
 	tree_gone(check, session, dir);
+}
+
+/* The shell itself takes it: what a child's end means is the script's own affair. */
+void rule_oom(struct check *check)
+{
+	struct session *session = session_make(check, NULL);
+	struct run *run;
+
+	if (!session)
+		return;
+	if (!session->memory_bytes || session->memory_bytes > OOM_MOST) {
+		check_skip(check, session->memory_bytes ? "the session's memory limit of more than 4 GiB is not filled"
+							: "the session reports no memory limit");
+		return;
+	}
+	run = run_plan(check, session, "echo on; x=0123456789abcdef; while :; do x=$x$x; done");
+	run_do(run);
+	MUST(check, run->rc == ERR_SESSION_GONE || (!run->rc && (run->ending.kind == BERTH_ENDING_OOM ||
+								   run->ending.kind == BERTH_ENDING_SESSION_LOST)),
+	     "a command that takes more than the %llu MiB of its session ended with %s",
+	     (unsigned long long)(session->memory_bytes >> 20), run_ending_word(run));
+	if (!run->rc && run->ending.kind == BERTH_ENDING_OOM)
+		run_shell(check, session, "true");
 }
 
 static void end_kept(struct check *check, struct session *session, const char *file)

@@ -93,6 +93,7 @@ void session_take(struct session *session, const struct berth_session_info *info
 		memcpy(session->state, info->state.ptr, info->state.len);
 	session->phase = info->phase;
 	session->isolation = info->isolation;
+	session->memory_bytes = info->memory_bytes;
 	session->expires_ms = info->expires_ms;
 	session->abi = (struct berth_session){
 		.struct_size = sizeof(session->abi),
@@ -114,8 +115,13 @@ static int keep_created(void *arg, const struct berth_session_info *info)
 
 int session_provision(struct check *check, struct session *session, const struct berth_spec *spec)
 {
+	return session_provision_ms(check, session, spec, kit_ms(check->kit, 60000));
+}
+
+int session_provision_ms(struct check *check, struct session *session, const struct berth_spec *spec, int64_t ms)
+{
 	const struct call_sink sink = {.created = keep_created, .arg = session};
-	struct call *call = check_call_ms(check, kit_ms(check->kit, 60000), &sink);
+	struct call *call = check_call_ms(check, ms, &sink);
 	const struct berth_spec own = session_spec(session);
 
 	session->rc = call_provision(call, spec ? spec : &own, &session->err);

@@ -244,7 +244,7 @@ static int32_t start(struct job *job, const struct berth_command *command)
 		ask.body = (struct berth_str){ask.query_body.ptr, ask.query_body.len};
 	}
 	rc = ask_do(&ask);
-	doubt = ask.sent && (ask.status == 200 || !ask.status || ask.status >= 500);
+	doubt = ask.sent && (ask.status < 300 || ask.status >= 500);
 	ask_fini(&ask);
 	if (settled(job))
 		return outcome(job);
@@ -262,7 +262,7 @@ int32_t prov_execute(void *inst, struct berth_call *call, const struct berth_ses
 			  .session = session,
 			  .id = command->execution_id,
 			  .attempt = command->attempt,
-			  .stream = {.call = call, .tell_started = true}};
+			  .stream = {.p = inst, .call = call, .tell_started = true}};
 	int32_t rc = start(&job, command);
 
 	stream_fini(&job.stream);
@@ -272,12 +272,13 @@ int32_t prov_execute(void *inst, struct berth_call *call, const struct berth_ses
 int32_t prov_reattach(void *inst, struct berth_call *call, const struct berth_session *session,
 		      const struct berth_resume *resume)
 {
-	struct job job = {.p = inst,
-			  .call = call,
-			  .session = session,
-			  .id = resume->execution_id,
-			  .attempt = resume->attempt,
-			  .stream = {.call = call, .offset = {resume->stdout_offset, resume->stderr_offset}}};
+	struct job job = {
+		.p = inst,
+		.call = call,
+		.session = session,
+		.id = resume->execution_id,
+		.attempt = resume->attempt,
+		.stream = {.p = inst, .call = call, .offset = {resume->stdout_offset, resume->stderr_offset}}};
 	int32_t rc = follow(&job);
 
 	stream_fini(&job.stream);

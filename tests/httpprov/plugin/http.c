@@ -146,23 +146,42 @@ static int32_t on_read(void *ctx, void *buf, size_t cap, size_t *ret_len)
 	return ask->read(ask->source, buf, cap, ret_len);
 }
 
-/* 0 when it is no document of the server's. The texts go through the host, which cuts and cleans them. */
-int32_t prov_fail_document(struct berth_call *call, const char *ptr, size_t len, int64_t retry_after_ms)
+static int32_t read_token(struct prov *p, char token[TOKEN_MAX], size_t *ret_len)
+{
+	*ret_len = 0;
+	return prov_host->secret(p->target, "token", token, TOKEN_MAX, ret_len);
+}
+
+/* A server may say what it was given. */
+static bool tells_token(struct prov *p, const char *text)
+{
+	char token[TOKEN_MAX];
+	size_t len;
+	bool tells = read_token(p, token, &len) == BERTH_OK && len && memmem(text, strlen(text), token, len);
+
+	explicit_bzero(token, sizeof(token));
+	return tells;
+}
+
+int32_t prov_fail_document(struct prov *p, struct berth_call *call, const char *ptr, size_t len, int64_t retry_after_ms)
 {
 	struct json_object *json = wire_parse(ptr, len), *error;
 	int32_t code = BERTH_OK;
-	const char *reason;
+	const char *reason, *text;
 
-	if (json && json_object_object_get_ex(json, "error", &error) && json_object_is_type(error, json_type_object) &&
-	    wire_code_by_name(wire_text(error, "code"), &code) && code) {
+	if (json_object_is_type(json, json_type_object) && json_object_object_get_ex(json, "error", &error) &&
+	    json_object_is_type(error, json_type_object) && wire_code_by_name(wire_text(error, "code"), &code) &&
+	    code) {
 		reason = wire_text(error, "reason");
+		text = wire_text(error, "message");
 		if (strlen(reason) > BERTH_REASON_MAX ||
 		    strspn(reason, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(reason))
 			reason = "bad_reason";
 		if (!retry_after_ms)
 			retry_after_ms = wire_number(error, "retry_after_ms");
-		prov_host->fail(call, code, reason, wire_number(error, "retryable") != 0,
-				retry_after_ms > 0 ? retry_after_ms : 0, wire_text(error, "message"));
+		prov_host->fail(call, code, tells_token(p, reason) ? "bad_reason" : reason,
+				wire_number(error, "retryable") != 0, retry_after_ms > 0 ? retry_after_ms : 0,
+				tells_token(p, text) ? "the server's words hold the token" : text);
 	}
 	json_object_put(json);
 	return code;
@@ -185,7 +204,7 @@ static const struct {
 static int32_t fail_status(struct ask *ask)
 {
 	char text[96];
-	int32_t code = prov_fail_document(ask->call, ask->reply.ptr, ask->reply.len, ask->retry_after_ms);
+	int32_t code = prov_fail_document(ask->p, ask->call, ask->reply.ptr, ask->reply.len, ask->retry_after_ms);
 
 	if (code)
 		return code;
@@ -223,12 +242,12 @@ static int32_t exchange(struct ask *ask)
 		.idle_timeout_ms = ask->idle_ms,
 		.response_max = ask->take ? UINT64_MAX : 0,
 	};
-	size_t len = 0;
+	size_t len;
 	int32_t rc;
 
 	if (ask->path.lost || ask->query_body.lost)
 		return prov_fail(ask->call, BERTH_UNAVAILABLE, "memory", "memory is out");
-	rc = prov_host->secret(ask->p->target, "token", token, sizeof(token), &len);
+	rc = read_token(ask->p, token, &len);
 	if (rc == BERTH_OK) {
 		secret.value.len = (size_t)snprintf(header, sizeof(header), "Bearer %.*s", (int)len, token);
 		request.secret_headers = &secret;

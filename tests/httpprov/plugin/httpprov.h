@@ -65,7 +65,8 @@ int64_t ask_left_ms(struct berth_call *call);
 bool ask_pause(struct berth_call *call, int64_t ms);
 int32_t prov_fail(struct berth_call *call, int32_t code, const char *reason, const char *text);
 /* What a provider's own error document says, explained; 0 when the text is none. */
-int32_t prov_fail_document(struct berth_call *call, const char *ptr, size_t len, int64_t retry_after_ms);
+int32_t prov_fail_document(struct prov *p, struct berth_call *call, const char *ptr, size_t len,
+			   int64_t retry_after_ms);
 
 /* open.c */
 int32_t prov_open(const struct berth_open_args *args, struct berth_call *call, void **ret_inst,
@@ -96,6 +97,7 @@ int32_t prov_send_signal(void *inst, struct berth_call *call, const struct berth
 
 /* stream.c: what a command says, as it comes in. */
 struct stream {
+	struct prov *p;
 	struct berth_call *call;
 	uint64_t offset[2]; /* given to the host */
 	bool tell_started;

@@ -81,7 +81,7 @@ static int32_t take_note(struct stream *stream)
 		rc = take_ending(stream, json);
 	} else {
 		stream->failed = true;
-		stream->code = prov_fail_document(stream->call, stream->note.ptr, stream->note.len, 0);
+		stream->code = prov_fail_document(stream->p, stream->call, stream->note.ptr, stream->note.len, 0);
 		rc = stream->code ? stream->code : refuse(stream, "a failure of the stream cannot be read");
 	}
 	json_object_put(json);
