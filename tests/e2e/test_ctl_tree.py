@@ -6,13 +6,14 @@ import http.server
 import json
 import os
 import pathlib
+import shutil
 import signal
 import stat
 import subprocess
 import threading
 
 import harness
-from harness import check, equal, wait_for
+from harness import Skipped, check, equal, wait_for
 from test_ctl import CTL, W, environment
 
 
@@ -185,7 +186,7 @@ class Hostile(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.answer(202, b'{"id":"sexec_1","status":"queued","revision":1}')
 
     def do_GET(self):
@@ -201,11 +202,47 @@ class Hostile(http.server.BaseHTTPRequestHandler):
             self.answer(200, b"evil", "application/octet-stream")
 
 
-def test_a_lying_sandbox_writes_nothing_outside(make):
-    b = make()
+def serve_lies(b):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
+    server.asked, server.paths, server.listing = [], [], b""
     threading.Thread(target=server.serve_forever, daemon=True).start()
     b.port = server.server_address[1]
+    return server
+
+
+def test_the_script_does_with_busybox_too(make):
+    """What a sandbox must have is in every image: the script's output is the same with GNU's tools and with busybox's."""
+    if not shutil.which("busybox"):
+        raise Skipped("busybox is not there")
+    b = make()
+    server = serve_lies(b)
+    tree = make_tree(b.dir / "tree")
+    os.mkfifo(tree / "pipe")
+    (tree / "new\nline").mkdir()
+    (tree / "new\nline" / "in it").write_text("x")
+    (tree / "ends in\n").symlink_to("x")
+    (tree / "link").symlink_to("ends in newline\n")
+    (tree / ".agentarea").mkdir()
+    (tree / ".berth-0123.tmp").write_text("x")
+    tools = b.dir / "tools"
+    tools.mkdir()
+    for tool in ("sh", "find", "stat", "sha256sum", "readlink"):
+        (tools / tool).symlink_to(shutil.which("busybox"))
+    for name in ("tree", "tree/one", "tree/dangling", "nothing"):
+        b.ctl("get", *W, "-r", "t", name, str(b.dir / "into"))
+        script = server.asked.pop()["command"]["command_body"]
+        one = subprocess.run(["sh", "-c", script], cwd=b.dir, capture_output=True)
+        two = subprocess.run([str(tools / "sh"), "-c", script], cwd=b.dir, capture_output=True, env={"PATH": str(tools)})
+        equal((one.returncode, one.stderr), (0, b""), name)
+        equal((two.returncode, two.stderr), (0, b""), name)
+        equal(sorted(one.stdout.split(b"\n")), sorted(two.stdout.split(b"\n")), name)
+        check(b".berth-0123" not in one.stdout, one.stdout)
+    server.shutdown()
+
+
+def test_a_lying_sandbox_writes_nothing_outside(make):
+    b = make()
+    server = serve_lies(b)
     digest = hashlib.sha256(b"evil").hexdigest()
     cage = b.dir / "cage"
     cage.mkdir()
