@@ -107,10 +107,6 @@ static int check_times(const struct conf *conf, struct err *err)
 
 static int check_kinds(const struct conf *conf, struct err *err)
 {
-	if (strcmp(conf->store_type, "sqlite"))
-		return err_set(err, ERR_CONFIG,
-			       "%s: store.type: this version keeps its state in SQLite only, got \"%s\"", conf->file,
-			       conf->store_type);
 	if (strcmp(conf->blob_type, "dir"))
 		return err_set(err, ERR_CONFIG,
 			       "%s: objects.type: this version keeps objects in a folder only, got \"%s\"", conf->file,
@@ -184,7 +180,11 @@ int conf_check(const struct conf *conf, bool dev, struct err *err)
 	if (!rc)
 		rc = check_manifest(conf, err);
 	if (!rc)
+		rc = conf_check_redis(conf, err);
+	if (!rc)
 		rc = check_listen(conf, dev, err);
+	if (!rc)
+		rc = check_proxies(conf, err);
 	if (!rc)
 		rc = check_times(conf, err);
 	return rc ? rc : check_placement(conf, err);

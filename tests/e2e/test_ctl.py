@@ -6,11 +6,11 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import subprocess
 import threading
 
 import harness
+import stored
 from harness import check, equal, settled, wait_for
 
 W = ("-w", "w")
@@ -297,11 +297,9 @@ def test_operators(make):
 def test_dead_letters(make):
     b = make().start()
     b.stop()
-    with sqlite3.connect(b.state / "berth.db") as db:
-        for reason in ("bad_json", "no_record"):
-            db.execute("INSERT INTO stream_dead(subject,at,doc) VALUES(?,?,?)", ("s", 1, json.dumps(
-                {"reason": reason, "subject": "s", "seq": 1, "size": 8, "event": "not json"}).encode()))
-    db.close()
+    for reason in ("bad_json", "no_record"):
+        stored.append(b, "dead", "s", json.dumps(
+            {"reason": reason, "subject": "s", "seq": 1, "size": 8, "event": "not json"}).encode())
     b.start()
     table = b.ctl("deadletters", "list", text=True).stdout
     check("bad_json" in table and "no_record" in table, table)

@@ -7,12 +7,12 @@ import json
 import random
 import signal
 import socket
-import sqlite3
 import subprocess
 import threading
 import time
 
 import harness
+import stored
 from harness import TOKEN, Skipped, check, equal, in_parallel, settled, wait_for
 
 FAST = 'gc: { interval = "200ms"; };\n'
@@ -77,14 +77,6 @@ def test_a_command_may_remove_its_script_but_not_its_traces(make):
 
 # ---- damaged state ----
 
-def damage(b, table, key, text):
-    database = sqlite3.connect(b.state / "berth.db")
-    changed = database.execute(f"update {table} set doc=? where key=?", (text, key)).rowcount
-    database.commit()
-    database.close()
-    equal(changed, 1, f"rows of {table} damaged")
-
-
 def test_a_damaged_row_harms_its_task_only(make):
     b = make(conf=FAST).start()
     b.sh("bad", "true")
@@ -92,7 +84,7 @@ def test_a_damaged_row_harms_its_task_only(make):
     running = b.create("good", "sleep 1; echo done").json["id"]
     wait_for(lambda: b.record(running)["status"] == "running", 10, "the command to run")
     b.kill9()
-    damage(b, "tasks", "w/bad", b'{"state":')
+    stored.damage(b, "tasks", "w/bad", b'{"state":')
     b.start()
     equal((b.finish(running)["status"], b.output(running)), ("completed", b"done\n"))
     equal(b.sh("good", "cat f"), b"kept\n")
@@ -108,10 +100,8 @@ def test_a_fence_from_nowhere_does_not_end_the_daemon(make):
     b = make(conf=FAST).start()
     b.sh("t", "true")
     b.kill9()
-    database = sqlite3.connect(b.state / "berth.db")
-    row = json.loads(database.execute("select doc from tasks where key='w/t'").fetchone()[0])
-    database.close()
-    damage(b, "tasks", "w/t", json.dumps({**row, "fence": 2**63 - 1}).encode())
+    row = json.loads(stored.doc(b, "tasks", "w/t"))
+    stored.damage(b, "tasks", "w/t", json.dumps({**row, "fence": 2**63 - 1}).encode())
     b.start()
     b.teardown("t", force="true", wait="1s").expect(202, 500)
     equal(b.sh("other", "echo hi"), b"hi\n")
@@ -123,7 +113,7 @@ def test_a_running_command_whose_claim_is_damaged_still_ends(make):
     running = b.create("t", "sleep 1; echo done").json["id"]
     wait_for(lambda: b.record(running)["status"] == "running", 10, "the command to run")
     b.kill9()
-    damage(b, "claims", running, b"null")
+    stored.damage(b, "claims", running, b"null")
     b.start()
     equal((b.finish(running, 15)["status"], b.output(running)), ("completed", b"done\n"))
 
