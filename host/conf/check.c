@@ -184,8 +184,6 @@ int conf_check(const struct conf *conf, bool dev, struct err *err)
 	if (!rc)
 		rc = check_listen(conf, dev, err);
 	if (!rc)
-		rc = check_proxies(conf, err);
-	if (!rc)
 		rc = check_times(conf, err);
 	return rc ? rc : check_placement(conf, err);
 }
