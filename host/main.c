@@ -559,6 +559,8 @@ static int test_conf(struct host *host, const char *target)
 		code = fail("state", &err);
 	else if (start_registry(host, &err) != 0)
 		code = fail("providers", &err);
+	else if (api_check(host->conf, &err) != 0)
+		code = fail("http", &err);
 	if (code == 0) {
 		buf_init(&dump, LIMIT_MIB);
 		conf_dump(host->conf, &dump);

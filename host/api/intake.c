@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/conn.h"
+#include "api/forwarded.h"
 #include "api/signed.h"
 #include "core/clock.h"
 #include "core/ident.h"
@@ -64,6 +65,7 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *v
 		memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
 	else
 		ident_random(req->id, "req_", 24);
+	req->client = forwarded_client(req->arena, &req->server->config.proxies, req->conn->peer, req->head.forwarded_for);
 	trace_make(req->head.traceparent, req->trace);
 	log_set_request(req->id);
 	/* libmicrohttpd ends the target and the version in place: with anything between them the target held a NUL. */
@@ -393,7 +395,7 @@ static void log_request_line(struct req *req, bool answered, bool delivered)
 	log_set_request(req->id);
 	log_info("request", KS("method", req->method), KS("route", req->route ? req->route->pattern : "-"),
 		 KI("status", answered ? req->reply.status : 0), KI("ms", ms), KI("bytes", atomic_load(&req->sent)),
-		 KS("identity", req->token ? req->token->name : "-"), KS("end", delivered ? "sent" : "cut"));
+		 KS("identity", req->token ? req->token->name : "-"), KS("client", req->client), KS("end", delivered ? "sent" : "cut"));
 	log_set_request(NULL);
 }
 

@@ -77,6 +77,8 @@ struct conf {
 	char *listen;  /* address */
 	int64_t port;
 	bool behind_proxy;
+	char *proxies; /* whose X-Forwarded-For counts: addresses and networks, separated by spaces */
+	char *tls_cert, *tls_key; /* "" = plain HTTP */
 	char *log_level;
 	char *log_format;
 
