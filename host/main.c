@@ -124,11 +124,9 @@ static int make_state_dir(struct host *host, struct err *err)
 	return 0;
 }
 
-static int start_store(struct host *host, struct err *err)
+static int open_sqlite(struct host *host, struct err *err)
 {
 	char path[PATH_MAX];
-	char name[32] = "host";
-	char prefix[sizeof(name) + 1];
 	struct store_config config = {
 		.path = path_or(host->conf->store_path, host->conf->state_dir, "berth.db", path),
 		.deployment = host->conf->deployment,
