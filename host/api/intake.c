@@ -324,6 +324,10 @@ static enum MHD_Result dispatch(struct req *req, struct MHD_Connection *conn)
 
 	if (req->route->flags & ROUTE_INLINE)
 		return run_inline(req, conn);
+	if (req->route->quick && req->route->quick(req)) {
+		stream_answer(&req->stream);
+		return send_answer(req, conn);
+	}
 
 	/* Suspend first: the worker may be done before submit returns. */
 	enum MHD_Result result = await_worker(req, conn);
