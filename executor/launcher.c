@@ -18,7 +18,7 @@
 #include "../sdk/lib/supervised_files.h"
 
 #define AGAIN_NS INT64_C(1000000000)
-#define PATIENCE_MS 10000
+#define PATIENCE_MS 5000
 
 static int spawn_attend(const char *helper, int job_fd, pid_t *ret_pid)
 {
