@@ -122,6 +122,7 @@ struct conf {
 	int64_t output_max_bytes;
 	int64_t spool_max_bytes;
 	int64_t file_max_bytes;
+	int64_t file_stall_ms, file_transfer_ms; /* a provider that moves nothing; one whole transfer */
 	int64_t max_deliveries;
 	int64_t runner_concurrency; /* commands at once */
 	int64_t queue_max;          /* queued executions kept; beyond: queue_full */

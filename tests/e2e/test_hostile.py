@@ -180,6 +180,51 @@ def test_a_stop_is_bounded_with_every_call_stuck(make):
     check(time.monotonic() - began < 13 * harness.PATIENCE, f"the stop took {time.monotonic() - began:.1f} s")
 
 
+def metric(b, name):
+    for line in b.get("/metrics").expect(200).text.splitlines():
+        if line.startswith(name + " "):
+            return float(line.rsplit(" ", 1)[1])
+    return 0
+
+
+def test_a_transfer_does_not_wait_for_a_provider_that_hangs(make):
+    """It hears the cancel, or it does not: the caller has an answer and the thread is free either way."""
+    b = make(conf=FAST + 'files: { stall_timeout = "1s"; };\n').start()
+    b.put_file("t", "f", b"content").expect(200)
+    for fault, reason in (("file_read hang", "no_progress"), ("file_stat hang", "no_progress"),
+                          ("file_write hang", "no_progress"), ("file_read stall=6s", "provider_stuck"),
+                          ("file_write stall=6s", "provider_stuck")):
+        b.mock.faults(fault)
+        began = time.monotonic()
+        answer = b.put_file("t", "g", b"x" * 100000) if "write" in fault else b.get_file("t", "f")
+        answer.expect_error(504, "provider_timeout")
+        equal(answer.json["details"]["reason"], reason, fault)
+        check("retry-after" in answer.headers, "it says when to come back")
+        check(time.monotonic() - began < 8 * harness.PATIENCE, fault, "took", time.monotonic() - began)
+        wait_for(lambda: metric(b, "berth_http_workers_busy") <= 1, 10, "the worker to be free")
+        wait_for(lambda: metric(b, 'berth_target_calls_running{target="mock"}') == 0, 20, "the call to be over")
+        b.mock.faults()
+        b.put_file("t", "f", b"content").expect(200)
+        equal(b.get_file("t", "f").expect(200).body, b"content")
+    settled(b)
+
+
+def test_a_slow_client_is_not_taken_for_a_provider_that_hangs(make):
+    b = make(conf=FAST + 'files: { stall_timeout = "500ms"; };\n').start()
+    data = random.Random(2).randbytes(20 << 20)
+    b.put_file("t", "f", data).expect(200)
+    connection = http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
+    connection.request("GET", "/sandbox/file-content?workspace_id=w&task_id=t&path=f",
+                       headers={"Authorization": "Bearer " + TOKEN})
+    response = connection.getresponse()
+    got = b""
+    while piece := response.read(4 << 20):
+        got += piece
+        threading.Event().wait(0.7)
+    check(got == data, "every byte came")
+    connection.close()
+
+
 # ---- stops, freezes and restarts ----
 
 def test_a_follower_sees_the_same_bytes_across_stops_and_kills(make):
