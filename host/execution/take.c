@@ -350,8 +350,9 @@ static enum next not_resumed(struct run *run, const struct err *why)
 
 	if (!run->first_try_ns)
 		run->first_try_ns = now;
-	if (why->code != ERR_STORE &&
-	    (gone || !why->retryable || now - run->first_try_ns > run->e->config.conf->starting_ms * CLOCK_NS_PER_MS))
+	/* A target that this process does not have will not come back to it. */
+	if (why->code != ERR_STORE && (gone || !why->retryable || strcmp(why->reason, "target_gone") == 0 ||
+				       now - run->first_try_ns > run->e->config.conf->starting_ms * CLOCK_NS_PER_MS))
 		return finish_run(run, &f);
 	set_timer(run, poll_ms(run, WAIT_STORE, why));
 	return NEXT_PARK;

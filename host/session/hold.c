@@ -43,8 +43,12 @@ static int hold_open(struct sessions *s, struct session_hold_private *priv, cons
 	int r = 0;
 
 	priv->hold.target = registry_find(s->config.registry, b->target);
-	if (!priv->hold.target || !priv->hold.target->plugin)
-		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "target %.64s is not available", b->target);
+	if (!priv->hold.target || !priv->hold.target->plugin) {
+		err_set(err, ERR_PROVIDER_UNAVAILABLE, "target %.64s is %s", b->target,
+			priv->hold.target ? "not available: its plugin was refused" : "not configured any more");
+		err_reason(err, "target_gone"); /* targets come with a start of the host only */
+		return ERR_PROVIDER_UNAVAILABLE;
+	}
 	ident_key(&priv->hold.ident, key);
 	if (*b->sealed_state)
 		r = seal_open_box(s->config.seal, key, b->sealed_state, &state, &len, err);

@@ -323,7 +323,10 @@ static int create(struct provision *p, struct err *err)
 
 	if (p->creates++ == CREATES_MAX) {
 		lost(p, NULL, err);
-		return err_prefix(err, "%d creates were lost", CREATES_MAX);
+		err_prefix(err, "%d creates were lost", CREATES_MAX);
+		if (err->code == ERR_OUTCOME_UNKNOWN)
+			err->code = ERR_PROVIDER; /* what is left open is looked for by the release */
+		return err->code;
 	}
 	r = failpoint("provision.before", err);
 	if (r == 0)

@@ -12,7 +12,9 @@
 #include "plugin/call.h"
 #include "session/lookup.h"
 
-#define RELEASE_CALL_MS 60000
+#define CALL_FIRST_MS                                                                                                  \
+	INT64_C(10000) /* a delete that hangs must not hold its task for a minute; one that is slow gets it later */
+#define CALL_MOST_MS 60000
 #define FIND_MS 30000
 #define POLL_FIRST_MS 50
 #define POLL_MOST_MS 2000
@@ -22,6 +24,14 @@ static int op_release(struct call *call, const void *arg, struct err *err)
 	return call_release(call, arg, err);
 }
 
+/* Each try has twice the time of the one before. */
+static int64_t call_ms(const struct job *job)
+{
+	int64_t tries = binding_min(job->row.release_tries, 10);
+
+	return binding_min(CALL_FIRST_MS << tries, CALL_MOST_MS);
+}
+
 static int release_session(struct job *job, const struct berth_session *session, struct err *err)
 {
 	struct call *call;
@@ -29,7 +39,7 @@ static int release_session(struct job *job, const struct berth_session *session,
 
 	if (FAILPOINT("release.before"))
 		return err_set(err, ERR_INTERNAL, "failpoint release.before");
-	r = job_call(job, clock_after_ms(RELEASE_CALL_MS), NULL, op_release, session, &call, err);
+	r = job_call(job, clock_after_ms(call_ms(job)), NULL, op_release, session, &call, err);
 	job_done(job, call);
 	if (r == ERR_NOT_FOUND)
 		r = 0;

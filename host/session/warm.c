@@ -17,7 +17,8 @@
 
 #define MAKING_MAX 32 /* of one target at once: demand goes first */
 #define CALL_GRACE_MS 2000
-#define CALL_MS 60000
+#define DROP_FIRST_MS INT64_C(10000) /* as in release.c */
+#define DROP_MOST_MS 60000
 #define FAIL_FIRST_MS 1000
 #define FAIL_MOST_MS 60000
 #define POLL_FIRST_MS 50
@@ -335,6 +336,11 @@ static int drop_step(struct txn *txn, void *arg, struct err *err)
 	return warm_put(txn, &entry, WARM_RELEASING, err);
 }
 
+static int64_t drop_ms(const struct warm_entry *entry)
+{
+	return binding_min(DROP_FIRST_MS << binding_min(entry->tries, 10), DROP_MOST_MS);
+}
+
 void warm_drop_run(struct job *job)
 {
 	struct dropped dropped = {.job = job};
@@ -352,7 +358,7 @@ void warm_drop_run(struct job *job)
 	if (r == 0) {
 		session.ref = (struct berth_str){made.ref, strlen(made.ref)};
 		session.state = (struct berth_str){made.state, made.state_len};
-		r = job_call(job, clock_after_ms(CALL_MS), NULL, call_let_go, &session, &call, &err);
+		r = job_call(job, clock_after_ms(drop_ms(&loaded.entry)), NULL, call_let_go, &session, &call, &err);
 		job_done(job, call);
 	}
 	if (r == ERR_NOT_FOUND)

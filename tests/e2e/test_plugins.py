@@ -7,8 +7,9 @@ import pathlib
 import platform
 import re
 import signal
+import time
 
-from harness import BUILD, Skipped, check, equal, wait_for
+from harness import BUILD, PATIENCE, Skipped, check, equal, wait_for
 
 ZOO = BUILD / "tests" / "zoo"
 
@@ -322,3 +323,45 @@ def test_g3_crash_on_a_thread_of_the_host(make):
     line = said(b, "berthd: crash: ")
     check(re.fullmatch(r"berthd: crash: SIGSEGV sent by process [0-9]+, instruction 0x[0-9a-f]+ outside the plugins, "
                        r"on a thread that is in no plugin's call", line), line)
+
+
+def test_a_release_that_hangs(make):
+    """One try of a release has ten seconds, also in a plugin that never comes back; the next one ends the session."""
+    for fault in ("hang", "stall"):
+        b = make(conf='gc: { interval = "200ms"; };', target="max_operations = 64;").start()
+        b.sh("t", "echo one > f")
+        b.mock.faults(f"release task=w/t nth=1 {fault}")
+        began = time.monotonic()
+        equal(b.teardown("t", force="true", wait="40s").status, 204)
+        # The next command of the task waits for that, and no longer.
+        equal(b.sh("t", "cat f || echo none"), b"none\n")
+        check(time.monotonic() - began < 25 * PATIENCE, f"{fault}: the task was held for {time.monotonic() - began:.1f} s")
+        equal(len(b.sessions_of("t")), 1)
+
+
+def test_a_target_that_is_gone(make):
+    """Commands on a target that was taken out of the configuration end at the start, not after session.starting."""
+    b = with_zoo(make)
+    target(b, "mock", more=f'config: {{ root = "{b.dir}/other"; }};')
+    file = b.dir / "providers.d" / "20-mock.conf"
+    file.write_text(file.read_text().replace('name = "mock"', 'name = "other"').replace('region = "mock"', 'region = "other"'))
+    (b.dir / "other").mkdir()
+    b.start()
+    id = b.create("t", "sleep 60", region="other").expect(202).json["id"]
+    wait_for(lambda: b.record(id)["status"] == "running", 20, "the command to run")
+    b.kill9()
+    kept = file.read_text()
+    file.unlink()
+    b.start()
+    record = b.finish(id, 15)
+    equal((record["status"], record["reason"], record["ending"]["kind"]), ("failed", "interrupted", "unknown"))
+    equal(record["error"], "target other is not configured any more")
+    record = b.run("t", "true")
+    equal((record["status"], record["reason"]), ("failed", "provider_unavailable"))
+    # Its session waits for the target, and is deleted when it is there again.
+    b.stop()
+    file.write_text(kept)
+    b.start()
+    equal(b.teardown("t", force="true", wait="40s").status, 204)
+    equal(list((b.dir / "other" / "sessions").iterdir()), [])
+    equal(b.stop(), 0)
