@@ -9,7 +9,6 @@
 #include <berth/supervised.h>
 
 #include "keys.h"
-#include "launcher.h"
 #include "replay.h"
 #include "state.h"
 
@@ -33,7 +32,6 @@ struct executor {
 	struct state state;
 	struct keys keys;
 	struct replay replay;
-	struct launcher launcher;
 	struct berth_sup sup; /* graces are the request's */
 	struct berth_localfs fs;
 	struct berth_pair *env; /* the base environment */

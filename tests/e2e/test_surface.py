@@ -6,13 +6,15 @@ import hashlib
 import hmac
 import http.client
 import json
+import resource
 import secrets
 import shutil
 import signal
+import sqlite3
+import subprocess
 import time
 
-import stored
-from harness import TOKEN, check, equal, wait_for
+from harness import BUILD, TOKEN, check, equal, wait_for
 
 CONTROL = "control-secret-0123456789abcdef0123456789"
 
@@ -257,7 +259,9 @@ def test_runtime_manifest(make):
 
 def put_message(b, subject, doc):
     """Into the request stream, as another program would."""
-    stored.append(b, "requests", subject, doc)
+    with sqlite3.connect(b.state / "berth.db") as db:
+        db.execute("INSERT INTO stream_requests(subject,at,doc) VALUES(?,?,?)", (subject, int(time.time() * 1000), doc))
+    db.close()
 
 
 def test_dead_letters(make):
@@ -295,8 +299,10 @@ def test_a_dead_letter_of_an_open_execution_goes_back(make):
     message = json.dumps({"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested",
                           "data": {"execution_id": record["id"]}})
     b.kill9()
-    stored.append(b, "dead", record["id"], json.dumps(
-        {"reason": "test", "subject": record["id"], "seq": 1, "size": len(message), "event": message}).encode())
+    with sqlite3.connect(b.state / "berth.db") as db:
+        db.execute("INSERT INTO stream_dead(subject,at,doc) VALUES(?,?,?)", (record["id"], 1, json.dumps(
+            {"reason": "test", "subject": record["id"], "seq": 1, "size": len(message), "event": message}).encode()))
+    db.close()
     b.start()
     letter = b.get("/admin/deadletters").expect(200).json["items"][0]["id"]
     b.request("POST", f"/admin/deadletters/{letter}").expect(204)
@@ -405,3 +411,18 @@ def test_ready_tells_of_missing_objects(make):
     equal(len(b.output(b.run("t", "head -c 100000 /dev/zero")["id"])), 100000)
     b.restart()
     equal(b.get("/ready").expect(200).json["objects"], "ok")
+
+
+def test_ten_thousand_commands_need_less_than_20000_descriptors(make):
+    """The start asks for what commands use; it says what it wants where that is not there."""
+    b = make(conf="runner: { concurrency = 10000; };")
+
+    def checked(limit):
+        return subprocess.run([str(BUILD / "bin" / "berthd"), "-t", "-c", str(b.dir / "berth.conf")], capture_output=True,
+                              text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    result = checked(20000)
+    equal(result.returncode, 0, result.stderr)
+    result = checked(10000)
+    equal(result.returncode, 78)
+    equal(result.stderr, "berthd: limits: http.connections = 4096 and runner.concurrency = 10000 need 14352 descriptors, "
+                         "10000 are allowed (RLIMIT_NOFILE)\n")

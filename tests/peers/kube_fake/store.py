@@ -190,6 +190,5 @@ class Store:
 
     def forget(self):
         """Compaction: every version so far is too old to watch from or to page on."""
-        self.version += 1
         self.forgotten = self.lost_pages = self.version
         self.history = []
