@@ -6,15 +6,33 @@
 #include <ctype.h>
 
 #include "conf/conf.h"
+#include "core/utf8.h"
 #include "ctl/ctl.h"
+
+static unsigned long code_point(const char *ptr, size_t len)
+{
+	unsigned long code = (unsigned char)ptr[0] & (0xffu >> (len + 1));
+
+	for (size_t i = 1; i < len; i++)
+		code = code << 6 | ((unsigned char)ptr[i] & 0x3f);
+	return code;
+}
 
 /* Text as troff takes it: no line is read as a request, dashes and quotes stay what they are. */
 static void put_text(const char *text, size_t len)
 {
 	bool start = true;
+	size_t step;
 
-	for (size_t i = 0; i < len; i++) {
+	for (size_t i = 0; i < len; i += step) {
 		char c = text[i];
+
+		step = utf8_length(text + i, len - i);
+		if (step > 1) { /* not every troff reads UTF-8 */
+			printf("\\[u%04lX]", code_point(text + i, step));
+			continue;
+		}
+		step = 1;
 
 		if (start && (c == '.' || c == '\''))
 			fputs("\\&", stdout);
@@ -178,13 +196,13 @@ static void put_conf_rows(const struct option_row *rows)
 		if (rows->doc)
 			put_line("", rows->doc);
 		if (rows->words)
-			put_line("One of: ", rows->words);
+			put_line(".br\nOne of: ", rows->words);
 		if (rows->default_text && *rows->default_text)
-			put_line("Default: ", rows->default_text);
+			put_line(".br\nDefault: ", rows->default_text);
 		if (rows->flags & OPTION_REQUIRED)
-			puts("Must be given.");
+			puts(".br\nMust be given.");
 		if (rows->env)
-			put_line("Environment: ", rows->env);
+			put_line(".br\nEnvironment: ", rows->env);
 	}
 }
 
