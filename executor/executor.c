@@ -95,13 +95,17 @@ int executor_init(struct executor *executor, const struct options *options, char
 	    state_open(&executor->state, options->root, options->state, options->uid >= 0, text, cap) < 0)
 		return -1;
 	replay_init(&executor->replay, REPLAY_MAX);
+	executor->launcher = (struct launcher){.helper = options->helper, .socket = -1};
+	pthread_mutex_init(&executor->launcher.lock, NULL);
 	executor->clock_ms = wall_ms() - sup_now_ns() / MS;
 	executor->sup = (struct berth_sup){.struct_size = sizeof(executor->sup),
 					   .helper = options->helper,
 					   .run_dir = state->run_dir,
 					   .root = state->root,
 					   .uid = options->uid,
-					   .gid = options->gid};
+					   .gid = options->gid,
+					   .launch = launcher_launch,
+					   .launch_ctx = &executor->launcher};
 	executor->fs = (struct berth_localfs){.struct_size = sizeof(executor->fs),
 					      .root_fd = state->root_fd,
 					      .uid = options->uid,

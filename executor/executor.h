@@ -9,6 +9,7 @@
 #include <berth/supervised.h>
 
 #include "keys.h"
+#include "launcher.h"
 #include "replay.h"
 #include "state.h"
 
@@ -32,6 +33,7 @@ struct executor {
 	struct state state;
 	struct keys keys;
 	struct replay replay;
+	struct launcher launcher;
 	struct berth_sup sup; /* graces are the request's */
 	struct berth_localfs fs;
 	struct berth_pair *env; /* the base environment */

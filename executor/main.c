@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * berth-executor: argv, signals, and the duties of a first process. The main thread serves no request and makes no process
- * once it serves: so the children it may wait for are exactly the orphans that came to it. Called as berth-supervise, the
- * program is that.
+ * berth-executor: argv, signals, and the duties of a first process. The main thread serves no request; its children are the
+ * launcher and the orphans that came to it, and it alone waits for those. Called as berth-supervise, the program is that.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -60,7 +59,7 @@ static void prefer_for_oom(void)
 
 static int supervise(int argc, char **argv)
 {
-	if (argc > 1 && strcmp(argv[1], "run") == 0)
+	if (argc > 1 && (strcmp(argv[1], "run") == 0 || strcmp(argv[1], "attend") == 0))
 		prefer_for_oom();
 	return supervise_main(argc, argv);
 }
@@ -79,14 +78,16 @@ static int fail(const char *text)
 	return 1;
 }
 
-/* Only children of this thread: launchers belong to the workers that wait for them. */
-static void reap(void)
+/* Only children of this thread: helpers belong to the workers that wait for them. */
+static void reap(struct launcher *launcher)
 {
 	int status;
 	pid_t pid;
 
 	do {
 		pid = waitpid(-1, &status, WNOHANG | __WNOTHREAD);
+		if (pid > 0)
+			launcher_reaped(launcher, pid);
 	} while (pid > 0 || (pid < 0 && errno == EINTR));
 }
 
@@ -108,7 +109,7 @@ static int open_signals(void)
 }
 
 /* Returns how often it was asked to end. */
-static unsigned take_signals(int fd, int timeout_ms)
+static unsigned take_signals(struct executor *executor, int fd, int timeout_ms)
 {
 	struct pollfd poller = {.fd = fd, .events = POLLIN};
 	struct signalfd_siginfo info;
@@ -118,7 +119,7 @@ static unsigned take_signals(int fd, int timeout_ms)
 		return 0;
 	while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
 		asked += info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT;
-	reap();
+	reap(&executor->launcher);
 	return asked;
 }
 
@@ -132,11 +133,11 @@ static void drain(struct executor *executor, int signals)
 		if (sup_now_ns() >= until)
 			break;
 		/* Who asks twice does not want to wait for graces. */
-		at_once |= take_signals(signals, DRAIN_LOOK_MS) > 0;
+		at_once |= take_signals(executor, signals, DRAIN_LOOK_MS) > 0;
 	}
 	farewell = sup_now_ns() + FAREWELL_NS;
 	while (atomic_load(&executor->operations) > 0 && sup_now_ns() < farewell)
-		take_signals(signals, DRAIN_LOOK_MS);
+		take_signals(executor, signals, DRAIN_LOOK_MS);
 }
 
 static int serve(int argc, char **argv)
@@ -162,11 +163,14 @@ static int serve(int argc, char **argv)
 	if (executor_init(&executor, &options, environ, text, sizeof(text)) < 0 ||
 	    server_start(&executor, &server, text, sizeof(text)) < 0)
 		return fail(text);
+	launcher_keep(&executor.launcher);
 	server_address(server, text, sizeof(text));
 	printf("listening on %s\n", text);
 	fflush(stdout);
-	while (take_signals(signals, SWEEP_MS) == 0)
+	while (take_signals(&executor, signals, SWEEP_MS) == 0) {
+		launcher_keep(&executor.launcher);
 		server_sweep(server);
+	}
 	drain(&executor, signals);
 	return 0;
 }

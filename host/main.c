@@ -25,6 +25,7 @@
 #include "core/secret.h"
 #include "core/watch.h"
 #include "execution/execution.h"
+#include "execution/shared.h"
 #include "plugin/crash.h"
 #include "plugin/describe.h"
 #include "plugin/loader.h"
@@ -126,21 +127,52 @@ static int make_state_dir(struct host *host, struct err *err)
 	return 0;
 }
 
-static int start_store(struct host *host, struct err *err)
+static int open_sqlite(struct host *host, struct err *err)
 {
 	char path[PATH_MAX];
-	char name[32] = "host";
-	char prefix[sizeof(name) + 1];
 	struct store_config config = {
 		.path = path_or(host->conf->store_path, host->conf->state_dir, "berth.db", path),
 		.deployment = host->conf->deployment,
 		.host_id = host->id,
 	};
 
+	return store_open_sqlite(&config, &host->store, err);
+}
+
+static int open_redis(struct host *host, struct err *err)
+{
+	const struct conf *conf = host->conf;
+	size_t len;
+	struct store_redis_config config = {
+		.url = conf->redis_login_url ? secret_ptr(conf->redis_login_url, &len) : conf->redis_url,
+		.user = conf->redis_user,
+		.password = conf->redis_secret,
+		.deployment = conf->deployment,
+		.host_id = host->id,
+		.prefix = conf->redis_prefix,
+		.request_stream = conf->redis_request_stream,
+		.event_stream = conf->redis_event_stream,
+		.dead_stream = conf->redis_dead_stream,
+		.group = conf->redis_group,
+		.connections = (unsigned)conf->redis_connections,
+		.min_acks = (unsigned)conf->redis_min_acks,
+		.ack_wait_ms = conf->redis_ack_wait_ms,
+		.hold_ms = 2 * conf->operation_ttl_ms,
+		.is_volatile = conf->store_volatile,
+	};
+
+	return store_open_redis(&config, &host->store, err);
+}
+
+static int start_store(struct host *host, struct err *err)
+{
+	char name[32] = "host";
+	char prefix[sizeof(name) + 1];
+
 	gethostname(name, sizeof(name) - 1); /* cut to what leaves room for the random part */
 	snprintf(prefix, sizeof(prefix), "%s-", name);
 	ident_random(host->id, prefix, 12);
-	return store_open_sqlite(&config, &host->store, err);
+	return strcmp(host->conf->store_type, "redis") == 0 ? open_redis(host, err) : open_sqlite(host, err);
 }
 
 static bool see_row(const struct store_row *row, void *arg)
@@ -187,6 +219,11 @@ static int find_probe(char ret[PATH_MAX], struct err *err)
 		return err_set(err, ERR_IO, "cannot find this program for the probe: %s", strerror(errno));
 	ret[len] = '\0';
 	return 0;
+}
+
+static int check_shared(struct host *host, struct err *err)
+{
+	return shared_check(host->store, host->seal, host->blobs, err);
 }
 
 static int start_registry(struct host *host, struct err *err)
@@ -284,6 +321,7 @@ static const struct {
 	{"store", start_store},
 	{"state key", start_seal},
 	{"objects", start_blobs},
+	{"shared", check_shared},
 	{"providers", start_registry},
 	{"watch", start_watch},
 	{"sessions", make_sessions},
@@ -522,6 +560,8 @@ static int test_conf(struct host *host, const char *target)
 		code = fail("state", &err);
 	else if (start_registry(host, &err) != 0)
 		code = fail("providers", &err);
+	else if (api_check(host->conf, &err) != 0)
+		code = fail("http", &err);
 	if (code == 0) {
 		buf_init(&dump, LIMIT_MIB);
 		conf_dump(host->conf, &dump);

@@ -4,10 +4,10 @@
 # fuzzers ("fuzz"), the static checks ("static") or the benches ("bench") need. Asks nothing; does nothing when all are there.
 set -eu
 
-build="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libcurl4-openssl-dev libjson-c-dev libhiredis-dev
+build="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libgnutls28-dev libcurl4-openssl-dev libjson-c-dev libhiredis-dev
 libconfig-dev libsqlite3-dev libssl-dev libcmocka-dev ca-certificates libsodium-dev libhttp-parser-dev libyaml-dev"
 tests="python3 curl make g++ sqlite3 binutils libfaketime bzip2 xz-utils dpkg-dev procps
-abigail-tools clang python3-cryptography busybox-static redis-server redis-sentinel"
+abigail-tools clang zsh groff-base python3-cryptography busybox-static redis-server redis-sentinel"
 
 fuzz="clang-14 libclang-rt-14-dev llvm-14"
 static="cppcheck clang-tidy-14 python3"

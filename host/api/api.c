@@ -10,9 +10,25 @@
 #include "api/intake.h"
 #include "api/resources.h"
 #include "api/server.h"
+#include "api/tls.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "execution/execution.h"
+
+static int load_tls(const struct conf *conf, struct tls **ret, struct err *err)
+{
+	*ret = NULL;
+	return *conf->tls_cert ? tls_load(conf->tls_cert, conf->tls_key, ret, err) : 0;
+}
+
+int api_check(const struct conf *conf, struct err *err)
+{
+	struct tls *tls;
+	int r = load_tls(conf, &tls, err);
+
+	tls_unref(r == 0 ? tls : NULL);
+	return r;
+}
 
 int api_start(const struct api_config *config, struct api **ret, struct err *err)
 {
@@ -41,7 +57,12 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 	api->started_ms = clock_wall_ms();
 	metrics_start();
 
-	int r = server_new(&server, &api->server, err);
+	int r = address_list_parse(conf->proxies, &server.proxies, err);
+
+	if (r == 0)
+		r = load_tls(conf, &server.tls, err);
+	if (r == 0)
+		r = server_new(&server, &api->server, err);
 
 	if (r != 0) {
 		free(api);
@@ -66,13 +87,33 @@ static unsigned live_concurrency(const struct conf *before, const struct conf *n
 	return (unsigned)before->runner_concurrency;
 }
 
+/* The file of the certificate may be a new one under the same name, so it is always read. */
+static void take_tls(struct server *server, struct tls *tls)
+{
+	if (tls && server_has_tls(server)) {
+		server_set_tls(server, tls);
+		return;
+	}
+	if (tls || server_has_tls(server))
+		log_warn("beginning or ending TLS needs a restart");
+	tls_unref(tls);
+}
+
 int api_reload(struct api *api, struct conf *conf, struct err *err)
 {
 	struct auth auth = {.tokens = conf->tokens, .token_count = conf->token_count, .control = conf->control};
-	struct auth_set *set = auth_set_new(&auth, conf);
+	struct auth_set *set;
+	struct tls *tls;
+	int r = load_tls(conf, &tls, err);
 
-	if (!set)
+	if (r != 0)
+		return r;
+	set = auth_set_new(&auth, conf);
+	if (!set) {
+		tls_unref(tls);
 		return err_set(err, ERR_NOMEM, "out of memory");
+	}
+	take_tls(api->server, tls);
 	execution_set_limits(api->config.executions, live_concurrency(api->config.conf, conf),
 			     (unsigned)conf->queue_max);
 	server_set_auth(api->server, set);

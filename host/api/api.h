@@ -30,6 +30,8 @@ struct api_config {
 	const char *host_id;
 };
 
+/* What a start would refuse beyond conf_load: certificate and key. */
+int api_check(const struct conf *conf, struct err *err);
 /* Serves when it returns 0. */
 int api_start(const struct api_config *config, struct api **ret, struct err *err);
 unsigned api_port(const struct api *api);

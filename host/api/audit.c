@@ -12,6 +12,7 @@ void audit_log(const struct req *req)
 	if (!req->route || !req->route->audit)
 		return;
 	log_info("audit", KI("audit", 1), KS("action", req->route->audit), KS("identity", req->token ? req->token->name : ""),
+		 KS("client", req->client),
 		 KS("workspace", req->audit.workspace), KS("task", req->audit.task), KS("object", req->audit.object),
 		 KI("status", req->reply.status), KB("trace", req->trace + 3, 32));
 }

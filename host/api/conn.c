@@ -5,17 +5,32 @@
  */
 #include "api/conn.h"
 
+#include <netdb.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "api/intake.h"
+#include "api/tls.h"
+
+static void name_peer(struct conn *conn, int fd)
+{
+	struct sockaddr_storage address = {0};
+	socklen_t len = sizeof(address);
+
+	if (getpeername(fd, (struct sockaddr *)&address, &len) == 0)
+		getnameinfo((struct sockaddr *)&address, len, conn->peer, sizeof(conn->peer), NULL, 0, NI_NUMERICHOST);
+}
 
 static struct conn *begin(struct server *server, struct MHD_Connection *mhd)
 {
 	const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
 	struct conn *conn = info ? calloc(1, sizeof(*conn)) : NULL;
 
-	if (conn)
-		guard_add(server->guard, &conn->guard, info->connect_fd);
+	if (!conn)
+		return NULL;
+	conn->tls = server_tls(server);
+	name_peer(conn, info->connect_fd);
+	guard_add(server->guard, &conn->guard, info->connect_fd);
 	return conn;
 }
 
@@ -32,8 +47,10 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **socket_context, e
 	atomic_fetch_sub(&server->connections, 1);
 	conn = *socket_context;
 	*socket_context = NULL;
-	if (conn)
-		guard_remove(server->guard, &conn->guard);
+	if (!conn)
+		return;
+	guard_remove(server->guard, &conn->guard);
+	tls_unref(conn->tls);
 	free(conn);
 }
 

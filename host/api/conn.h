@@ -10,9 +10,12 @@
 #include "api/guard.h"
 
 struct server;
+struct tls;
 
 struct conn {
 	struct guard_entry guard;
+	struct tls *tls; /* the pair it began with; NULL without TLS */
+	char peer[64];	 /* its address */
 };
 
 /* Callback of libmicrohttpd at both ends of a connection. */

@@ -78,6 +78,7 @@ int filework_begin(struct req *req, const struct file_place *place, int64_t last
 		return r;
 	work->session = &work->hold->session;
 	work->deadline_ns = clock_after_ms(begin.lasts_ms);
+	work->stall_ms = conf->file_stall_ms;
 	return 0;
 }
 
@@ -101,11 +102,16 @@ static void drop_call(struct filework *work)
 struct call *filework_call(struct filework *work, const struct call_sink *sink)
 {
 	static const struct call_sink collect; /* results stay with the call */
+	int64_t deadline = work->deadline_ns, soon = clock_after_ms(FILEWORK_SHORT_MS);
 
 	drop_call(work);
-	work->call = call_new(work->hold->target, work->deadline_ns, sink ? sink : &collect);
+	if (!sink && soon < deadline)
+		deadline = soon;
+	work->call = call_new(work->hold->target, deadline, sink ? sink : &collect);
 	if (!work->call)
 		return NULL;
+	if (sink)
+		call_set_patience(work->call, work->stall_ms);
 	call_set_apart(work->call); /* the caller gets an answer, also from a plugin that does not come back */
 	session_hold_on_lost(work->hold, stop_call, work->call);
 	return work->call;

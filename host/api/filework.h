@@ -25,15 +25,13 @@ int filework_place(struct req *req, struct file_place *ret, struct err *err);
 int filework_place_named(struct req *req, const char *workspace, const char *task, const char *region,
 			 struct file_place *ret, struct err *err);
 
-#define FILEWORK_SHORT_MS (2 * 60 * 1000)
-#define FILEWORK_TRANSFER_MS                                                                                           \
-	(60 * 60 * 1000) /* one upload or download, however slow; the idle limit ends stalled ones earlier */
+#define FILEWORK_SHORT_MS (2 * 60 * 1000) /* an operation that answers JSON; any that moves no bytes */
 
 struct filework {
 	struct session_hold *hold;
 	const struct berth_session *session; /* the hold's */
 	struct call *call;
-	int64_t deadline_ns;
+	int64_t deadline_ns, stall_ms;
 	bool unproven; /* one of its calls was given up: the plugin may still be at it */
 };
 
@@ -41,7 +39,7 @@ struct filework {
 int filework_begin(struct req *req, const struct file_place *place, int64_t lasts_ms, struct filework *work,
 		   struct err *err);
 /* A fresh call on the session; results of the one before are gone. `sink` NULL: results are collected. NULL: memory
- * is out. */
+ * is out. One without is short; one with bytes to move ends when the provider moves none for files.stall_timeout. */
 struct call *filework_call(struct filework *work, const struct call_sink *sink);
 /* What a call_… function returned: turned into what a caller may see. 0 stays 0. */
 int filework_result(struct filework *work, int code, struct err *err);

@@ -105,7 +105,13 @@ static const struct {
 	{"Last-Event-ID", offsetof(struct head, last_event_id)},
 };
 
-static void take_known(struct head *head, const char *name, const char *value)
+/* Several lines mean one list. */
+static void take_forwarded(struct head *head, struct arena *arena, const char *value)
+{
+	head->forwarded_for = head->forwarded_for ? arena_printf(arena, "%s,%s", head->forwarded_for, value) : value;
+}
+
+static void take_known(struct head *head, struct arena *arena, const char *name, const char *value)
 {
 	if (strcasecmp(name, "Content-Length") == 0)
 		take_length(head, value);
@@ -117,6 +123,8 @@ static void take_known(struct head *head, const char *name, const char *value)
 		head->authorization = value;
 	else if (strcasecmp(name, "traceparent") == 0 && !head->traceparent)
 		head->traceparent = value;
+	else if (strcasecmp(name, "X-Forwarded-For") == 0)
+		take_forwarded(head, arena, value);
 	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++) {
 		if (strcasecmp(name, once[i].name) == 0)
 			take_once(head, (const char **)((char *)head + once[i].off), once[i].name, value);
@@ -147,7 +155,7 @@ void head_add(struct head *head, struct arena *arena, const char *name, size_t n
 		head_fault(head, "the headers are too large");
 		return;
 	}
-	take_known(head, name_copy, value_copy);
+	take_known(head, arena, name_copy, value_copy);
 }
 
 int head_finish(struct head *head, const char *version, struct err *err)

@@ -18,6 +18,7 @@ struct head {
 	const char *host, *authorization, *request_id, *idempotency_key, *range, *expect;
 	const char *workspace, *task; /* X-Agentarea-Workspace-ID, X-Agentarea-Task-ID */
 	const char *traceparent, *last_event_id;
+	const char *forwarded_for; /* all of them, joined */
 	int64_t length; /* Content-Length; -1 = none */
 	bool chunked;
 	unsigned authorizations;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "api/conn.h"
+#include "api/forwarded.h"
 #include "api/signed.h"
 #include "core/clock.h"
 #include "core/ident.h"
@@ -64,6 +65,7 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *v
 		memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
 	else
 		ident_random(req->id, "req_", 24);
+	req->client = forwarded_client(req->arena, &req->server->config.proxies, req->conn->peer, req->head.forwarded_for);
 	trace_make(req->head.traceparent, req->trace);
 	log_set_request(req->id);
 	/* libmicrohttpd ends the target and the version in place: with anything between them the target held a NUL. */
@@ -322,6 +324,10 @@ static enum MHD_Result dispatch(struct req *req, struct MHD_Connection *conn)
 
 	if (req->route->flags & ROUTE_INLINE)
 		return run_inline(req, conn);
+	if (req->route->quick && req->route->quick(req)) {
+		stream_answer(&req->stream);
+		return send_answer(req, conn);
+	}
 
 	/* Suspend first: the worker may be done before submit returns. */
 	enum MHD_Result result = await_worker(req, conn);
@@ -393,7 +399,7 @@ static void log_request_line(struct req *req, bool answered, bool delivered)
 	log_set_request(req->id);
 	log_info("request", KS("method", req->method), KS("route", req->route ? req->route->pattern : "-"),
 		 KI("status", answered ? req->reply.status : 0), KI("ms", ms), KI("bytes", atomic_load(&req->sent)),
-		 KS("identity", req->token ? req->token->name : "-"), KS("end", delivered ? "sent" : "cut"));
+		 KS("identity", req->token ? req->token->name : "-"), KS("client", req->client), KS("end", delivered ? "sent" : "cut"));
 	log_set_request(NULL);
 }
 

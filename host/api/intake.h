@@ -38,6 +38,7 @@ struct server {
 	struct req *reqs;
 	unsigned req_count;
 	struct auth_set *auth; /* under lock */
+	struct tls *tls;       /* likewise */
 };
 
 void server_link(struct server *server, struct req *req);

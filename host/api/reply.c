@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "api/conn.h"
 #include "api/intake.h"
+#include "api/tls.h"
 #include "core/limits.h"
 
 #define READER_BLOCK (32 * LIMIT_KIB)
@@ -77,20 +79,33 @@ static void put_head(struct req *req, struct buf *out)
 	buf_puts(out, "\r\n");
 }
 
+static ptrdiff_t send_last(struct req *req, struct MHD_Connection *conn, const struct buf *out)
+{
+	int fd = req->conn->guard.fd;
+	ptrdiff_t sent;
+
+	if (req->conn->tls) {
+		const union MHD_ConnectionInfo *info =
+			MHD_get_connection_info(conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+
+		sent = tls_send(info->tls_session, out->ptr, out->len);
+		tls_end(info->tls_session);
+	} else {
+		sent = send(fd, out->ptr, out->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	}
+	shutdown(fd, SHUT_WR);
+	return sent;
+}
+
 void reply_raw(struct req *req, struct MHD_Connection *conn)
 {
-	const union MHD_ConnectionInfo *info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
 	struct buf out;
 
 	buf_init(&out, LIMIT_HEADERS + req->reply.body.len);
 	put_head(req, &out);
 	if (strcmp(req->method, "HEAD") != 0)
 		buf_append(&out, req->reply.body.ptr, req->reply.body.len);
-	if (info && !out.error) {
-		ssize_t sent = send(info->connect_fd, out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		atomic_store(&req->sent, sent > 0 ? req->reply.body.len : 0);
-		shutdown(info->connect_fd, SHUT_WR);
-	}
+	if (!out.error)
+		atomic_store(&req->sent, send_last(req, conn, &out) > 0 ? req->reply.body.len : 0);
 	buf_fini(&out);
 }

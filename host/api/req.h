@@ -77,6 +77,7 @@ struct req {
 	struct {
 		const char *workspace, *task, *object; /* NULL: not known */
 	} audit;
+	const char *client;  /* its address, as far as proxies are trusted */
 	const char *details; /* members of the error's "details" object, or NULL */
 	void *state;	     /* a handler's own, between calls of it; in the arena */
 	void (*state_fini)(void *state);

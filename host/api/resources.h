@@ -31,6 +31,7 @@ int metrics_get(struct req *req, struct err *err);
 /* executions.c */
 int execution_post(struct req *req, struct err *err);
 int execution_get(struct req *req, struct err *err);
+bool execution_get_quick(struct req *req);
 int execution_delete(struct req *req, struct err *err);
 int execution_get_list(struct req *req, struct err *err);
 /* The record's identity, when the token reaches it; ERR_NOT_FOUND in the same words otherwise. */

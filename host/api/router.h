@@ -5,6 +5,7 @@
 #ifndef API_ROUTER_H
 #define API_ROUTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/err.h"
@@ -44,6 +45,8 @@ struct route {
 	const char *audit;			 /* the action that its audit line names; NULL: no line */
 	/* On the loop thread before the body is read: refuses what head and query already tell. May be NULL. */
 	int (*check)(struct req *req, struct err *err);
+	/* On the loop thread instead of the handler: answers when it can without waiting for anything. May be NULL. */
+	bool (*quick)(struct req *req);
 	/* On a worker (INLINE: on the loop thread). An error code, or REQ_… */
 	int (*handler)(struct req *req, struct err *err);
 };

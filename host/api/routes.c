@@ -55,6 +55,7 @@ const struct route api_routes[] = {
 	 .scope = SCOPE_EXECUTION_READ,
 	 .query = "wait revision preview",
 	 .reference = &read_reference,
+	 .quick = execution_get_quick,
 	 .handler = execution_get},
 	{.method = "DELETE",
 	 .pattern = "/sandbox/executions/:id",

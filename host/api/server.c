@@ -18,6 +18,7 @@
 
 #include "api/conn.h"
 #include "api/intake.h"
+#include "api/tls.h"
 #include "api/wait.h"
 #include "core/clock.h"
 #include "core/limits.h"
@@ -141,6 +142,33 @@ struct auth_set *server_auth(struct server *server)
 	return set;
 }
 
+void server_set_tls(struct server *server, struct tls *tls)
+{
+	struct tls *before;
+
+	lock_take(&server->lock);
+	before = server->tls;
+	assert(before);
+	server->tls = tls;
+	lock_drop(&server->lock);
+	tls_unref(before);
+}
+
+struct tls *server_tls(struct server *server)
+{
+	struct tls *tls;
+
+	lock_take(&server->lock);
+	tls = tls_ref(server->tls);
+	lock_drop(&server->lock);
+	return tls;
+}
+
+bool server_has_tls(const struct server *server)
+{
+	return server->config.tls;
+}
+
 struct watch *server_watch(struct server *server)
 {
 	return server->config.watch;
@@ -217,6 +245,7 @@ static int start_daemon(struct server *server, struct err *err)
 	const struct server_config *config = &server->config;
 	unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
 
+	flags |= config->tls ? MHD_USE_TLS : 0;
 	server->daemon = MHD_start_daemon(
 		flags, 0, NULL, NULL, intake_request, server, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
 		MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)LOOPS,
@@ -224,7 +253,8 @@ static int start_daemon(struct server *server, struct err *err)
 		config->limits.connections + SPARE_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
 		MHD_OPTION_NOTIFY_COMPLETED, intake_completed, server, MHD_OPTION_NOTIFY_CONNECTION, conn_notify,
 		server, MHD_OPTION_URI_LOG_CALLBACK, intake_target, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
-		NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+		NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, config->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END,
+		tls_retrieve, MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
 	if (!server->daemon)
 		return err_set(err, ERR_IO, "libmicrohttpd cannot start");
 	server->listen_fd = -1; /* the daemon's now */
@@ -246,9 +276,12 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 {
 	struct server *server = calloc(1, sizeof(*server));
 
-	if (!server)
+	if (!server) {
+		tls_unref(config->tls);
 		return err_set(err, ERR_NOMEM, "out of memory");
+	}
 	server->config = *config;
+	server->tls = config->tls;
 	lock_init(&server->lock, LOCK_SERVER);
 	cond_init(&server->changed);
 	server->listen_fd = -1;
@@ -408,6 +441,7 @@ void server_free(struct server *server)
 	if (server->listen_fd >= 0)
 		close(server->listen_fd);
 	auth_set_unref(server->auth);
+	tls_unref(server->tls);
 	cond_fini(&server->changed);
 	lock_fini(&server->lock);
 	free(server);

@@ -13,10 +13,12 @@
 #include "api/auth.h"
 #include "api/guard.h"
 #include "api/router.h"
+#include "conf/address.h"
 #include "core/err.h"
 
 struct server;
 struct req;
+struct tls;
 struct watch;
 
 struct server_config {
@@ -27,6 +29,8 @@ struct server_config {
 	unsigned port;	     /* 0: a free one */
 	unsigned workers; /* threads of each of the two pools: short and long requests */
 	struct guard_limits limits;
+	struct address_list proxies; /* whose X-Forwarded-For counts */
+	struct tls *tls; /* taken over, also by a failure; NULL: plain HTTP */
 	void *ctx; /* into struct req */
 };
 
@@ -35,6 +39,9 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 unsigned server_port(const struct server *server);
 /* Requests whose head is read from now on are judged by `set`, whose reference is taken over. Any thread. */
 void server_set_auth(struct server *server, struct auth_set *set);
+/* Connections that begin from now on get this certificate; the reference is taken over. Only where there was one. */
+void server_set_tls(struct server *server, struct tls *tls);
+bool server_has_tls(const struct server *server);
 /* From now on new requests are answered shutting_down (but routes with ROUTE_ALWAYS); those under way go on. */
 void server_refuse(struct server *server);
 /* Refuses, stops listening, answers what waits, aborts transfers shortly before the deadline, joins. False: a
@@ -50,6 +57,7 @@ void server_stat(struct server *server, struct server_stat *ret);
 
 /* ---- for the other files of this folder ---- */
 struct auth_set *server_auth(struct server *server); /* a reference */
+struct tls *server_tls(struct server *server);	     /* a reference, or NULL */
 struct watch *server_watch(struct server *server);
 /* Runs the request's handler (or pump) on a worker; takes over the caller's reference of req. */
 void server_again(struct server *server, struct req *req);

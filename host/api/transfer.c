@@ -112,7 +112,7 @@ static int write_file(struct req *req, const struct put *put, struct upload *upl
 		.size = put->size, /* both have UINT64_MAX for "not known" */
 		.sha256 = filework_str(put->sha256),
 	};
-	int r = filework_begin(req, &put->place, FILEWORK_TRANSFER_MS, &work, err);
+	int r = filework_begin(req, &put->place, api_of(req)->config.conf->file_transfer_ms, &work, err);
 
 	if (r == 0 && !filework_call(&work, &sink))
 		r = err_set(err, ERR_NOMEM, "out of memory");
@@ -217,6 +217,7 @@ static int stat_file(struct get *get, struct filework *work, struct err *err)
 
 	if (!filework_call(work, NULL))
 		return err_set(err, ERR_NOMEM, "out of memory");
+	call_set_patience(work->call, work->stall_ms);
 
 	int r = filework_result(work, call_file_stat(work->call, work->session, get->path, err), err);
 
@@ -260,7 +261,7 @@ int transfer_get(struct req *req, struct err *err)
 		r = ident_path_check("path", get.path ? get.path : "", get.path ? strlen(get.path) : 0, false, err);
 	if (r != 0)
 		return r;
-	r = filework_begin(req, &place, FILEWORK_TRANSFER_MS, &work, err);
+	r = filework_begin(req, &place, api_of(req)->config.conf->file_transfer_ms, &work, err);
 	if (r == 0)
 		r = stat_file(&get, &work, err);
 	if (r == 0)

@@ -4,9 +4,9 @@
  */
 #include "conf/internal.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 
+#include "conf/address.h"
 #include "core/clock.h"
 #include "core/ident.h"
 
@@ -18,38 +18,37 @@ static bool is_plain_word(const char *text, size_t max)
 	return len > 0 && len <= max && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == len;
 }
 
-static int parse_address(const char *text, bool *ret_loopback)
+static int check_proxies(const struct conf *conf, struct err *err)
 {
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-	struct in_addr v4;
-	struct in6_addr v6;
+	struct address_list proxies;
+	struct err why = {0};
 
-	if (inet_pton(AF_INET, text, &v4) == 1) {
-		*ret_loopback = (ntohl(v4.s_addr) >> 24) == 127;
-		return 0;
-	}
-	if (inet_pton(AF_INET6, text, &v6) != 1)
-		return ERR_INVALID_REQUEST;
-	*ret_loopback =
-	    IN6_IS_ADDR_LOOPBACK(&v6) || (!memcmp(v6.s6_addr, mapped, sizeof(mapped)) && v6.s6_addr[12] == 127);
+	if (*conf->proxies && !conf->behind_proxy)
+		return err_set(err, ERR_CONFIG, "%s: http.proxies: needs http.behind_proxy = true", conf->file);
+	if (address_list_parse(conf->proxies, &proxies, &why))
+		return err_set(err, ERR_CONFIG, "%s: http.proxies: %s", conf->file, why.msg);
 	return 0;
 }
 
 static int check_listen(const struct conf *conf, bool dev, struct err *err)
 {
+	struct address address;
 	bool loopback;
 
-	if (parse_address(conf->listen, &loopback))
+	if (address_parse(conf->listen, &address) || address.bits != 128 || strchr(conf->listen, '/'))
 		return err_set(err, ERR_CONFIG, "%s: http.listen: expected an IPv4 or IPv6 address, got \"%.60s\"",
 			       conf->file, conf->listen);
+	loopback = address_is_loopback(&address);
 	if (!loopback && dev)
 		return err_set(err, ERR_CONFIG, "%s: http.listen: --dev takes only a loopback address, got %s",
 			       conf->file, conf->listen);
-	if (!loopback && !conf->behind_proxy)
+	if (!*conf->tls_cert != !*conf->tls_key)
+		return err_set(err, ERR_CONFIG, "%s: http.%s: http.tls_cert and http.tls_key need each other",
+			       conf->file, *conf->tls_cert ? "tls_cert" : "tls_key");
+	if (!loopback && !*conf->tls_cert && !conf->behind_proxy)
 		return err_set(err, ERR_CONFIG,
-			       "%s: http.listen: %s is not a loopback address and this version has no TLS; set "
-			       "http.behind_proxy = true "
-			       "when a proxy in front ends TLS",
+			       "%s: http.listen: %s is not a loopback address: set http.tls_cert and http.tls_key, or "
+			       "http.behind_proxy = true when a proxy in front ends TLS",
 			       conf->file, conf->listen);
 	return 0;
 }
@@ -76,6 +75,8 @@ static int check_paths(const struct conf *conf, struct err *err)
 	    {"objects.path", conf->blob_path, false},
 	    {"store.state_key", conf->state_key, false},
 	    {"store.state_key_old", conf->state_key_old, false},
+	    {"http.tls_cert", conf->tls_cert, false},
+	    {"http.tls_key", conf->tls_key, false},
 	};
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
@@ -107,10 +108,6 @@ static int check_times(const struct conf *conf, struct err *err)
 
 static int check_kinds(const struct conf *conf, struct err *err)
 {
-	if (strcmp(conf->store_type, "sqlite"))
-		return err_set(err, ERR_CONFIG,
-			       "%s: store.type: this version keeps its state in SQLite only, got \"%s\"", conf->file,
-			       conf->store_type);
 	if (strcmp(conf->blob_type, "dir"))
 		return err_set(err, ERR_CONFIG,
 			       "%s: objects.type: this version keeps objects in a folder only, got \"%s\"", conf->file,
@@ -184,7 +181,11 @@ int conf_check(const struct conf *conf, bool dev, struct err *err)
 	if (!rc)
 		rc = check_manifest(conf, err);
 	if (!rc)
+		rc = conf_check_redis(conf, err);
+	if (!rc)
 		rc = check_listen(conf, dev, err);
+	if (!rc)
+		rc = check_proxies(conf, err);
 	if (!rc)
 		rc = check_times(conf, err);
 	return rc ? rc : check_placement(conf, err);

@@ -213,6 +213,8 @@ void conf_free(struct conf *conf)
 	for (size_t i = 0; i < conf->token_count; i++)
 		free_token(&conf->tokens[i]);
 	secret_free(conf->control);
+	secret_free(conf->redis_secret);
+	secret_free(conf->redis_login_url);
 	free(conf->targets);
 	free(conf->tokens);
 	free_rows(conf_options, conf);

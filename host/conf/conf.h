@@ -77,11 +77,20 @@ struct conf {
 	char *listen;  /* address */
 	int64_t port;
 	bool behind_proxy;
+	char *proxies; /* whose X-Forwarded-For counts: addresses and networks, separated by spaces */
+	char *tls_cert, *tls_key; /* "" = plain HTTP */
 	char *log_level;
 	char *log_format;
 
-	char *store_type; /* sqlite */
+	char *store_type; /* sqlite, redis */
 	char *store_path; /* "" = <state_dir>/berth.db */
+	bool store_volatile;
+	char *redis_url;	    /* without a login; see redis_secret */
+	char *redis_user, *redis_password;
+	struct secret *redis_secret; /* the password; NULL: none, or in redis_login_url */
+	struct secret *redis_login_url; /* REDIS_URL with its login; NULL: redis_url is all */
+	char *redis_prefix, *redis_request_stream, *redis_event_stream, *redis_dead_stream, *redis_group;
+	int64_t redis_connections, redis_min_acks, redis_ack_wait_ms;
 	char *blob_type;  /* dir */
 	char *blob_path;  /* "" = <state_dir>/objects */
 	char *state_key;  /* "" = <state_dir>/state.key, made at first start */
@@ -113,6 +122,7 @@ struct conf {
 	int64_t output_max_bytes;
 	int64_t spool_max_bytes;
 	int64_t file_max_bytes;
+	int64_t file_stall_ms, file_transfer_ms; /* a provider that moves nothing; one whole transfer */
 	int64_t max_deliveries;
 	int64_t runner_concurrency; /* commands at once */
 	int64_t queue_max;          /* queued executions kept; beyond: queue_full */

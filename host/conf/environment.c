@@ -191,16 +191,14 @@ static const struct env_word {
 	const char *name;
 	const char *why;
 } env_refused[] = {
-    {"REDIS_URL", "this version keeps its state in SQLite only"},
     {"SANDBOX_WORKSPACE_PROVIDER", "durable workspaces are not supported yet"},
 };
 
 /* They tune what this version does not have. */
 static const char *const env_unused[] = {
-    "SANDBOX_PROVIDER_SESSION_TTL",    "SANDBOX_CONTROL_REDIS_PREFIX",     "SANDBOX_EXECUTION_REQUEST_STREAM",
-    "SANDBOX_EXECUTION_EVENT_STREAM",  "SANDBOX_RUNNER_CONSUMER_GROUP",    "SANDBOX_RUNNER_CONSUMER_NAME",
-    "SANDBOX_RUNNER_BATCH_SIZE",       "SANDBOX_RUNNER_BLOCK_TIMEOUT",     "SANDBOX_RUNNER_PENDING_IDLE",
-    "SANDBOX_RUNNER_RECLAIM_INTERVAL", "SANDBOX_RUNNER_PENDING_HEARTBEAT",
+    "SANDBOX_PROVIDER_SESSION_TTL", "SANDBOX_RUNNER_CONSUMER_NAME",    "SANDBOX_RUNNER_BATCH_SIZE",
+    "SANDBOX_RUNNER_BLOCK_TIMEOUT", "SANDBOX_RUNNER_PENDING_IDLE",     "SANDBOX_RUNNER_RECLAIM_INTERVAL",
+    "SANDBOX_RUNNER_PENDING_HEARTBEAT",
 };
 
 static int check_refused(struct err *err)
@@ -226,5 +224,7 @@ int conf_apply_environment(struct conf *conf, struct err *err)
 		rc = apply_target(conf, err);
 	if (!rc)
 		rc = apply_tokens(conf, err);
+	if (!rc)
+		rc = conf_apply_redis(conf, env_get("REDIS_URL"), err);
 	return rc ? rc : apply_control(conf, err);
 }

@@ -47,6 +47,9 @@ int conf_read_target(const struct conf_source *source, config_setting_t *group, 
 struct conf_target *conf_add_target(struct conf *conf, const char *file, struct err *err);
 
 int conf_apply_environment(struct conf *conf, struct err *err);
+/* redis.c: what REDIS_URL (or NULL) means, and the password. */
+int conf_apply_redis(struct conf *conf, const char *env_url, struct err *err);
+int conf_check_redis(const struct conf *conf, struct err *err);
 int conf_check(const struct conf *conf, bool dev, struct err *err);
 int conf_check_target(const struct conf_target *target, struct err *err);
 

@@ -166,7 +166,9 @@ static int check_range(const struct option_row *row, const char *text, const cha
 
 static int check_source(const struct option_row *row, const char *text, const char *where, struct err *err)
 {
-	if (!(row->flags & OPTION_SECRET) || (!strncmp(text, "file:/", 6) && text[6]) ||
+	bool may_be_empty = row->default_text && !*row->default_text;
+
+	if (!(row->flags & OPTION_SECRET) || (!*text && may_be_empty) || (!strncmp(text, "file:/", 6) && text[6]) ||
 	    (!strncmp(text, "env:", 4) && text[4]))
 		return 0;
 	return refuse(row, text, where, "a source, \"file:/path\" or \"env:NAME\"", err);

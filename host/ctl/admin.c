@@ -129,7 +129,7 @@ int ctl_deadletters_list(struct ctl *ctl, const struct ctl_args *args)
 	};
 	const struct list_options *o = args->options;
 	struct json_object *items = NULL;
-	int rc = ctl_list(ctl, "/admin/deadletters", o->limit ? o->limit : INT64_MAX, &items);
+	int rc = ctl_list(ctl, "deadletters", "/admin/deadletters", o->limit ? o->limit : INT64_MAX, &items);
 
 	if (!rc && ctl->json)
 		ctl_json(items);

@@ -190,7 +190,11 @@ static const struct ctl_command *nearest(const char *word)
 
 	for (const struct ctl_group *g = ctl_groups; g->title; g++)
 		for (const struct ctl_command *c = g->commands; c->name; c++) {
-			size_t far = distance(word, c->name);
+			char first[32];
+			size_t far;
+
+			snprintf(first, sizeof(first), "%.*s", (int)strcspn(c->name, " "), c->name);
+			far = distance(word, first);
 
 			if (far < least) {
 				least = far;

@@ -93,7 +93,7 @@ static void offer_executions(struct completion *c, const char *task)
 	buf_init(&path, 8192);
 	buf_puts(&path, "/sandbox/executions");
 	ctl_query(&path, "workspace_id", c->ctl.workspace);
-	offer_items(c, path.ptr, "items", "id", "command.command_body");
+	offer_items(c, path.ptr, "items", "id", "status");
 	buf_fini(&path);
 }
 

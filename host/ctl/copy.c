@@ -14,9 +14,10 @@
 #define PAUSE_MS 300
 #define STACK_SIZE (512 * 1024)
 
-int copy_init(struct copy *copy, struct ctl *ctl, const char *task, const char *base, const char *local)
+int copy_init(struct copy *copy, struct ctl *ctl, const char *task, const char *base, const char *local,
+	      const char *top)
 {
-	*copy = (struct copy){.ctl = ctl, .task = task, .base = base, .local = local, .top_fd = -1};
+	*copy = (struct copy){.ctl = ctl, .task = task, .base = base, .local = local, .top = top, .top_fd = -1};
 	pthread_mutex_init(&copy->lock, NULL);
 	copy->failed = json_object_new_array();
 	return copy->failed ? 0 : ctl_fail(CTL_ERROR, "out of memory");
@@ -41,6 +42,7 @@ static void note_failure(struct copy *copy, const char *path, int rc, const char
 	json_object_object_add(one, "why", json_object_new_string(why));
 	json_object_array_add(copy->failed, one);
 	copy->rc = copy->rc ? copy->rc : rc;
+	copy->again = copy->again || copy->running;
 	copy->stop = copy->stop || rc == CTL_DENIED || rc == CTL_UNAVAILABLE;
 }
 
@@ -49,12 +51,14 @@ void copy_failed(struct copy *copy, const char *path, int rc, const char *why)
 	struct buf name;
 
 	buf_init(&name, 65536);
-	ctl_clean(&name, *path ? path : ".");
+	ctl_clean(&name, copy->top);
+	buf_puts(&name, *path ? "/" : "");
+	ctl_clean(&name, path);
 	pthread_mutex_lock(&copy->lock);
 	ctl_progress_end(&copy->progress);
 	if (!copy->stop) /* what made it stop has been said */
 		ctl_fail(rc, "%s: %s", name.ptr ? name.ptr : "", why);
-	note_failure(copy, name.ptr ? name.ptr : "", rc, why);
+	note_failure(copy, path, rc, why);
 	pthread_mutex_unlock(&copy->lock);
 	buf_fini(&name);
 }
@@ -150,6 +154,7 @@ void copy_run(struct copy *copy, int64_t jobs, const char *label)
 
 	for (size_t i = 0; i < copy->todo_count; i++)
 		bytes += copy->source.entries[copy->todo[i]].size;
+	copy->running = true;
 	ctl_progress_begin(&copy->progress, label, bytes);
 	copy->progress.on = copy->progress.on && !copy->ctl->json;
 	copy->progress.files = (int64_t)copy->todo_count;
@@ -164,7 +169,7 @@ void copy_run(struct copy *copy, int64_t jobs, const char *label)
 	}
 	pthread_attr_destroy(&attr);
 	if (!count && copy->todo_count)
-		copy_failed(copy, copy->local, CTL_ERROR, "no thread can be started");
+		copy_failed(copy, "", CTL_ERROR, "no thread can be started");
 	for (size_t i = 0; i < count; i++)
 		pthread_join(workers[i].thread, NULL);
 	ctl_progress_end(&copy->progress);
@@ -201,7 +206,7 @@ int copy_report(struct copy *copy)
 		fprintf(stderr, "berthctl: stopped: %s, %zu files left; repeat the command to go on\n", text.ptr, left);
 	else if (failed)
 		fprintf(stderr, "berthctl: %zu not copied, %zu not tried; %s%s\n", failed, left, text.ptr,
-			copy->stop || copy->rc == CTL_ERROR ? "; repeat the command to go on" : "");
+			copy->again ? "; repeat the command to go on" : "");
 	else if (!copy->ctl->json && isatty(STDERR_FILENO))
 		fprintf(stderr, "%s\n", text.ptr);
 	buf_fini(&text);

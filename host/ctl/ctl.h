@@ -277,8 +277,8 @@ int64_t ctl_number(struct json_object *json, const char *path, int64_t absent);
 struct json_object *ctl_at(struct json_object *json, const char *path);
 /* Durations as "15m", "900s" or plain seconds, into whole seconds; -1 when not one. */
 int64_t ctl_seconds(const char *text);
-/* Fetches every page of a list route into one array; 0 or an exit code. */
-int ctl_list(struct ctl *ctl, const char *path, int64_t limit, struct json_object **ret_items);
+/* Fetches every page of a list route into one array; 0 or an exit code, with the sentence printed about `what`. */
+int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit, struct json_object **ret_items);
 /* One exchange whose good answer is printed: JSON with --json, else by `show` (NULL: as JSON). */
 int ctl_show(struct ctl *ctl, const char *method, const char *path, const char *what, const char *hint,
 	     void (*show)(struct json_object *json));

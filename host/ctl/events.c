@@ -25,11 +25,30 @@ struct events {
 	uint64_t seen;
 };
 
+/* How it ended is in the record only. */
+static void put_ending(struct events *e, const char *id, struct buf *line)
+{
+	static const char *const paths[] = {"reason", "error"};
+	struct ctl_reply reply;
+	struct buf path;
+
+	ctl_execution_path(&path, id, "");
+	if (!ctl_try(e->ctl, "GET", path.ptr, NULL, NULL, &reply) && reply.status == 200) {
+		if (*ctl_text(reply.json, "result.exit_code"))
+			buf_printf(line, "  exit code %s", ctl_text(reply.json, "result.exit_code"));
+		for (size_t i = 0; i < 2; i++) {
+			buf_puts(line, *ctl_text(reply.json, paths[i]) ? "  " : "");
+			ctl_clean(line, ctl_text(reply.json, paths[i]));
+		}
+	}
+	ctl_reply_fini(&reply);
+	buf_fini(&path);
+}
+
 static void show_status(struct events *e, struct json_object *json)
 {
 	const char *type = ctl_text(json, "type"), *dot = strrchr(type, '.');
-	struct json_object *data = ctl_at(json, "data");
-	const char *reason = ctl_text(data, "reason"), *error = ctl_text(data, "error");
+	const char *status = ctl_text(json, "data.status");
 	struct buf line;
 
 	if (e->ctl->json) {
@@ -41,13 +60,9 @@ static void show_status(struct events *e, struct json_object *json)
 	ctl_clean(&line, ctl_text(json, "time"));
 	buf_puts(&line, "  ");
 	ctl_clean(&line, dot ? dot + 1 : type);
-	if (*ctl_text(data, "result.exit_code"))
-		buf_printf(&line, "  exit code %s", ctl_text(data, "result.exit_code"));
-	buf_puts(&line, *reason ? "  " : "");
-	ctl_clean(&line, reason);
-	buf_puts(&line, *error ? ": " : "");
-	ctl_clean(&line, error);
-	puts(line.ptr);
+	if (!strcmp(status, "completed") || !strcmp(status, "failed") || !strcmp(status, "cancelled"))
+		put_ending(e, ctl_text(json, "data.execution_id"), &line);
+	puts(line.ptr ? line.ptr : "");
 	fflush(stdout);
 	buf_fini(&line);
 }

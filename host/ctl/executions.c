@@ -77,7 +77,6 @@ int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 		{"ENDING", "ending.kind", false, CTL_PLAIN},
 		{"TOOK", "result.execution_time_ms", false, CTL_MS},
 		{"AGE", "created_at", false, CTL_AGE},
-		{"COMMAND", "command.command_body", true, CTL_PLAIN},
 		{"REASON", "reason", true, CTL_PLAIN},
 		{0},
 	};
@@ -91,7 +90,7 @@ int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 	ctl_query(&path, "workspace_id", ctl->workspace);
 	ctl_query(&path, "task_id", args->count ? args->words[0] : NULL);
 	ctl_query(&path, "status", o->status);
-	rc = ctl_list(ctl, path.ptr, o->limit ? o->limit : 50, &items);
+	rc = ctl_list(ctl, "executions", path.ptr, o->limit ? o->limit : 50, &items);
 	buf_fini(&path);
 	if (!rc && ctl->json)
 		ctl_json(items);

@@ -277,7 +277,7 @@ static int remove_one(struct ctl *ctl, const char *task, const char *name, const
 	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
 	if (!rc && reply.status / 100 != 2 && !(o->force && (reply.status == 404 || reply.status == 410)))
 		rc = ctl_explain(ctl, &reply, name, NO_FILE);
-	if (rc && reply.status == 400 && !o->recursive)
+	if (rc && (reply.status == 400 || reply.status == 409) && !o->recursive)
 		fputs("  berthctl rm -r removes folders\n", stderr);
 	ctl_reply_fini(&reply);
 	buf_fini(&path);

@@ -14,6 +14,7 @@
 #include "conf/conf.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "core/log.h"
 #include "ctl/commands.h"
 
 #define CONF_DEFAULT "/etc/berth/berth.conf"
@@ -156,6 +157,13 @@ static const char *conf_file(const struct local_options *o)
 	return o->conf ? o->conf : CONF_DEFAULT;
 }
 
+/* What berthd warns of is for config check to say. */
+static int load(const struct local_options *o, struct conf **ret, struct err *err)
+{
+	log_init(LOG_ERROR, LOG_LOGFMT);
+	return conf_load(conf_file(o), false, ret, err);
+}
+
 /* ---- config ---- */
 
 static void print_verdict(const char *file, bool ok, const char *why)
@@ -167,6 +175,26 @@ static void print_verdict(const char *file, bool ok, const char *why)
 	json_object_object_add(json, "why", json_object_new_string(why));
 	ctl_json(json);
 	json_object_put(json);
+}
+
+/* berthd logs what it does not like but takes. */
+static void print_warnings(const struct child *child)
+{
+	const char *line = child->err.ptr ? child->err.ptr : "";
+
+	while (*line) {
+		size_t len = strcspn(line, "\n");
+		const char *message = memmem(line, len, " level=warn msg=", 16);
+		struct buf text;
+
+		buf_init(&text, LIMIT_MIB);
+		for (const char *c = message ? message + 16 : line + len; c < line + len; c++)
+			buf_append(&text, (unsigned char)*c < 0x20 ? "?" : c, 1);
+		if (text.len)
+			fprintf(stderr, "warning: %s\n", text.ptr);
+		buf_fini(&text);
+		line += len + (line[len] == '\n');
+	}
 }
 
 int ctl_config_check(struct ctl *ctl, const struct ctl_args *args)
@@ -181,6 +209,8 @@ int ctl_config_check(struct ctl *ctl, const struct ctl_args *args)
 	buf_puts(&why, "");
 	if (!rc && child.status)
 		last_words(&child, &why);
+	if (!rc)
+		print_warnings(&child);
 	if (!rc && ctl->json)
 		print_verdict(conf_file(o), !child.status, why.ptr);
 	if (!rc && child.status)
@@ -247,7 +277,7 @@ int ctl_config_dump(struct ctl *ctl, const struct ctl_args *args)
 	struct buf text;
 	int rc = 0;
 
-	if (conf_load(conf_file(args->options), false, &conf, &err))
+	if (load(args->options, &conf, &err))
 		return ctl_fail(CTL_REFUSED, "%s", err.msg);
 	buf_init(&text, 4 * LIMIT_MIB);
 	conf_dump(conf, &text);
@@ -300,7 +330,7 @@ int ctl_providers_check(struct ctl *ctl, const struct ctl_args *args)
 	struct conf *conf = NULL;
 	struct err err = {0};
 	size_t refused = 0;
-	int rc = conf_load(conf_file(o), false, &conf, &err) ? ctl_fail(CTL_REFUSED, "%s", err.msg) : 0;
+	int rc = load(o, &conf, &err) ? ctl_fail(CTL_REFUSED, "%s", err.msg) : 0;
 
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
 		bool ok;
@@ -364,7 +394,7 @@ static int plugin_path(const struct local_options *o, const char *word, char *pa
 	snprintf(path, size, "%s", word);
 	if (strchr(word, '/') || !access(word, F_OK))
 		return 0;
-	if (conf_load(conf_file(o), false, &conf, &err))
+	if (load(o, &conf, &err))
 		return ctl_fail(CTL_REFUSED, "%s\n  a path such as ./%s.so needs no configuration", err.msg, word);
 	snprintf(path, size, "%s/%s%s", conf->plugin_dir, word, strstr(word, ".so") ? "" : ".so");
 	conf_free(conf);

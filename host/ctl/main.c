@@ -68,6 +68,42 @@ static int help(int argc, char **argv)
 	return 0;
 }
 
+static const struct ctl_option *shared_option(const char *word)
+{
+	const struct ctl_option *row = ctl_shared_options;
+
+	while (row->name && !(!strncmp(word, "--", 2) && !strcmp(word + 2, row->name)) &&
+	       !(row->letter && word[0] == '-' && word[1] == row->letter && !word[2]))
+		row++;
+	return row->name ? row : NULL;
+}
+
+/* Shared options may stand before the command: they go behind its name, where all options stand. */
+static int move_options(int argc, char **argv)
+{
+	char *ahead[32];
+	const struct ctl_command *command;
+	int count = 0, words = 0;
+
+	while (count < argc && argv[count][0] == '-') {
+		bool joined = !strncmp(argv[count], "--", 2) && strchr(argv[count], '=');
+		const struct ctl_option *row = joined ? NULL : shared_option(argv[count]);
+
+		if (!row && !joined)
+			return ctl_fail(CTL_USAGE, "'%s' is not an option of every command; it stands behind the command's name", argv[count]);
+		count += row && row->argument ? 2 : 1;
+	}
+	if (!count)
+		return 0;
+	command = count < argc && count < 32 ? ctl_find(argc - count, argv + count, &words) : NULL;
+	if (!command)
+		return count < argc ? ctl_no_command(argc - count, argv + count) : ctl_fail(CTL_USAGE, "a command is missing; see berthctl --help");
+	memcpy(ahead, argv, (size_t)count * sizeof(*argv));
+	memmove(argv, argv + count, (size_t)words * sizeof(*argv));
+	memcpy(argv + words, ahead, (size_t)count * sizeof(*argv));
+	return 0;
+}
+
 static int begin(int argc, char **argv)
 {
 	if (argc < 2) {
@@ -82,9 +118,7 @@ static int begin(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "__complete"))
 		return ctl_complete(argc - 2, argv + 2);
-	if (argv[1][0] == '-')
-		return ctl_fail(CTL_USAGE, "options stand behind the command: berthctl COMMAND %s …; see berthctl --help", argv[1]);
-	return dispatch(argc - 1, argv + 1);
+	return move_options(argc - 1, argv + 1) ? CTL_USAGE : dispatch(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

@@ -18,6 +18,7 @@
 
 #define COLUMN_MAX 16
 #define SHRINK_LEAST 6
+#define ANY_LEAST 2
 #define GAP 2
 
 extern int wcwidth(wchar_t c); /* POSIX, but its header shows it under XSI only */
@@ -94,7 +95,19 @@ static void fill(struct table *t, struct json_object *items, int64_t now_ms)
 	}
 }
 
-/* The widest of the columns that may shrink gives first, one column of the screen at a time: what is short stays whole. */
+static size_t widest_of(const struct table *t, bool any, size_t least)
+{
+	size_t widest = t->count;
+
+	for (size_t i = 0; i < t->count; i++)
+		if ((any || t->columns[i].shrink) && t->widths[i] > least &&
+		    (widest == t->count || t->widths[i] > t->widths[widest]))
+			widest = i;
+	return widest;
+}
+
+/* The widest of the columns that may shrink gives first, one column of the screen at a time: what is short stays whole. On a very
+ * narrow terminal every column gives. */
 static void shrink(struct table *t, size_t room)
 {
 	size_t total = 0;
@@ -102,12 +115,10 @@ static void shrink(struct table *t, size_t room)
 	for (size_t i = 0; i < t->count; i++)
 		total += t->widths[i] + (i ? GAP : 0);
 	for (; total > room; total--) {
-		size_t widest = t->count;
+		size_t widest = widest_of(t, false, SHRINK_LEAST);
 
-		for (size_t i = 0; i < t->count; i++)
-			if (t->columns[i].shrink && t->widths[i] > SHRINK_LEAST &&
-			    (widest == t->count || t->widths[i] > t->widths[widest]))
-				widest = i;
+		if (widest == t->count)
+			widest = widest_of(t, true, ANY_LEAST);
 		if (widest == t->count)
 			return;
 		t->widths[widest]--;
@@ -198,7 +209,7 @@ void ctl_rows(struct json_object *item, const struct ctl_column *rows)
 /* ---- lists ---- */
 
 /* Moves one page's items over; puts the next cursor into cursor ("" = last page). */
-static int take_page(struct ctl *ctl, const char *path, const char *cursor, int64_t limit, struct json_object *items,
+static int take_page(struct ctl *ctl, const char *what, const char *path, const char *cursor, int64_t limit, struct json_object *items,
 		     char **ret_cursor)
 {
 	struct json_object *page;
@@ -213,7 +224,7 @@ static int take_page(struct ctl *ctl, const char *path, const char *cursor, int6
 	rc = ctl_call(ctl, "GET", full.ptr, NULL, &reply);
 	buf_fini(&full);
 	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, "list", NULL);
+		rc = ctl_explain(ctl, &reply, what, NULL);
 	page = rc ? NULL : ctl_at(reply.json, "items");
 	for (size_t i = 0; page && i < json_object_array_length(page); i++)
 		json_object_array_add(items, json_object_get(json_object_array_get_idx(page, i)));
@@ -222,7 +233,7 @@ static int take_page(struct ctl *ctl, const char *path, const char *cursor, int6
 	return rc;
 }
 
-int ctl_list(struct ctl *ctl, const char *path, int64_t limit, struct json_object **ret_items)
+int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit, struct json_object **ret_items)
 {
 	struct json_object *items = json_object_new_array();
 	char *cursor = strdup("");
@@ -232,7 +243,7 @@ int ctl_list(struct ctl *ctl, const char *path, int64_t limit, struct json_objec
 		int64_t left = limit - (int64_t)json_object_array_length(items);
 		char *next = NULL;
 
-		rc = take_page(ctl, path, cursor, left > 100 ? 100 : left, items, &next);
+		rc = take_page(ctl, what, path, cursor, left > 100 ? 100 : left, items, &next);
 		free(cursor);
 		cursor = next;
 	} while (!rc && cursor && *cursor && (int64_t)json_object_array_length(items) < limit);

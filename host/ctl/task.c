@@ -85,8 +85,8 @@ int ctl_sessions(struct ctl *ctl, const struct ctl_args *args)
 {
 	static const struct ctl_column columns[] = {
 		{"TASK", "task_id", true, CTL_PLAIN},	   {"STAGE", "stage", false, CTL_PLAIN},
-		{"STATE", "state", false, CTL_PLAIN},	   {"PROVIDER", "provider", true, CTL_PLAIN},
-		{"ISOLATION", "isolation", false, CTL_PLAIN}, {"AGE", "created_at", false, CTL_AGE},
+		{"STATE", "state", false, CTL_PLAIN},	   {"TARGET", "target", true, CTL_PLAIN},
+		{"OPERATIONS", "operations", false, CTL_PLAIN}, {"AGE", "created_at", false, CTL_AGE},
 		{"ENDS IN", "expires_at", false, CTL_UNTIL}, {"SESSION", "id", true, CTL_PLAIN},
 		{0},
 	};
@@ -98,7 +98,7 @@ int ctl_sessions(struct ctl *ctl, const struct ctl_args *args)
 	buf_init(&path, 8192);
 	buf_puts(&path, "/sandbox/sessions");
 	ctl_query(&path, "workspace_id", ctl->workspace);
-	rc = ctl_list(ctl, path.ptr, o->limit ? o->limit : INT64_MAX, &items);
+	rc = ctl_list(ctl, "sessions", path.ptr, o->limit ? o->limit : INT64_MAX, &items);
 	buf_fini(&path);
 	if (!rc && ctl->json)
 		ctl_json(items);

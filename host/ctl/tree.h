@@ -53,7 +53,7 @@ bool tree_judge_link(struct entry *entry, const char *how);
 /* ---- the copying ---- */
 struct copy {
 	struct ctl *ctl;
-	const char *task, *base, *local;
+	const char *task, *base, *local, *top;
 	struct tree source, there; /* there: what is at the other side already */
 	int top_fd;	  /* get: the local folder */
 	size_t *todo, todo_count;
@@ -66,9 +66,12 @@ struct copy {
 	struct json_object *failed;
 	int rc;	   /* of the first failure */
 	bool stop; /* nothing more can work */
+	bool running, again; /* again: what failed may work next time */
 };
 
-int copy_init(struct copy *copy, struct ctl *ctl, const char *task, const char *base, const char *local);
+/* top: where the source is, for messages. */
+int copy_init(struct copy *copy, struct ctl *ctl, const char *task, const char *base, const char *local,
+	      const char *top);
 void copy_fini(struct copy *copy);
 /* Notes that a path was not copied, and says it. Any worker. */
 void copy_failed(struct copy *copy, const char *path, int rc, const char *why);

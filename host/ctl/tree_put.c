@@ -249,7 +249,7 @@ static int look(struct copy *copy, const struct put_options *o)
 int tree_put(struct ctl *ctl, const char *task, const char *local, const char *base, const struct put_options *o)
 {
 	struct copy copy;
-	int rc = copy_init(&copy, ctl, task, base, local);
+	int rc = copy_init(&copy, ctl, task, base, local, local);
 
 	if (!rc)
 		rc = look(&copy, o);

@@ -277,6 +277,8 @@ int tree_remote_plain(struct ctl *ctl, const char *task, const char *base, struc
 	buf_fini(&path);
 	if (!rc && reply.status != 200)
 		rc = ctl_explain(ctl, &reply, base, "berthctl ls TASK lists its files, berthctl sessions the tasks");
+	if (rc && reply.status == 400)
+		fputs("  a file is got without --recursive\n", stderr);
 	if (!rc)
 		rc = add_paths(base, ctl_at(reply.json, "paths"), ret);
 	ret->top = ENTRY_FOLDER;

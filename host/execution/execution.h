@@ -80,6 +80,8 @@ int execution_head(struct executions *e, const char *id, struct execution_head *
  * each stream. */
 int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf,
 		     struct execution_head *ret_head, struct err *err);
+/* The same of an ended one that is in memory; waits for nothing. False says nothing about the record. */
+bool execution_ended(struct executions *e, const char *id, struct execution_head *ret, struct buf *buf);
 /* Items of a list, newest first: records without command_body. status NULL = any. workspace required, task may be NULL.
  * *ret_next is malloc'ed or NULL. */
 int execution_list(struct executions *e, const char *workspace, const char *task, const char *status, const char *after,

@@ -14,6 +14,7 @@
 #include "core/map.h"
 #include "core/thread.h"
 #include "core/trace.h"
+#include "execution/ended.h"
 #include "execution/event.h"
 #include "execution/execution.h"
 #include "execution/record.h"
@@ -123,6 +124,7 @@ struct run {
 struct executions {
 	/* Constant once made; what they point to has locks of its own. */
 	struct executions_config config;
+	struct ended *ended;
 	struct spool *spool;
 	struct pool *pool;
 	unsigned task_concurrency;

@@ -33,6 +33,8 @@ struct finish_step {
 	struct record_result result;
 	struct record_artifact *artifacts;
 	const char *refs[2];
+	struct buf shown; /* the public record, for those who wait for it; empty without the command's body */
+	struct execution_head head;
 };
 
 /* ---- outputs ---- */
@@ -203,6 +205,21 @@ static int put_small_outputs(const struct finish_step *f, struct txn *txn, struc
 	return rc;
 }
 
+/* Readers come as soon as the end is told: they need not decode again what is at hand here. */
+static void show(struct finish_step *f, struct record *r)
+{
+	const struct run *run = f->run;
+	struct err err;
+
+	buf_clear(&f->shown);
+	if (!run->plan.arena)
+		return;
+	f->head = (struct execution_head){.ident = run->ident, .revision = r->revision, .terminal = true};
+	r->command.command_body = run->plan.body;
+	if (record_encode_public(r, &f->shown, &err))
+		buf_clear(&f->shown);
+}
+
 static int finish_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct finish_step *f = arg;
@@ -214,6 +231,8 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 
 	if (rc == 0)
 		rc = steps_apply(run->e, txn, &r, f->finish->event, &f->change, f->event_id, &replay, err);
+	if (rc == 0)
+		show(f, &r);
 	if (rc == 0)
 		rc = put_small_outputs(f, txn, err);
 	if (rc == 0)
@@ -346,7 +365,12 @@ enum next finish_run(struct run *run, const struct finish *in)
 		return NEXT_LEAVE;
 	set_change(&f);
 	steps_event_id(f.event_id);
+	buf_init(&f.shown, LIMIT_ROW);
 	rc = write_end(&f, &err);
+	if (rc == 0)
+		ended_put(run->e->ended, run->id, &f.head, run->e->config.conf->exec_retention_ms, f.shown.ptr,
+			  f.shown.len);
+	buf_fini(&f.shown);
 	if (rc == ERR_STORE || rc == ERR_IO || rc == ERR_SHUTTING_DOWN)
 		return NEXT_LEAVE;
 	if (rc)

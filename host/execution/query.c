@@ -29,6 +29,8 @@ struct one {
 	struct buf *buf; /* NULL: only the head */
 	size_t start;
 	struct execution_head head;
+	int64_t retention_ms;
+	int64_t lasts_ms; /* of an ended one: how long it is kept from now on */
 };
 
 static int load_one(struct one *one, struct txn *txn, struct record *ret, struct err *err)
@@ -41,6 +43,7 @@ static int load_one(struct one *one, struct txn *txn, struct record *ret, struct
 		one->head.revision = ret->revision;
 		one->head.terminal = record_status_terminal(ret->status);
 		one->head.running = ret->status == RECORD_RUNNING;
+		one->lasts_ms = ret->completed_ms + one->retention_ms - txn_now(txn);
 	}
 	return rc;
 }
@@ -67,11 +70,17 @@ int execution_head(struct executions *e, const char *id, struct execution_head *
 	struct one one = {.id = id};
 	int rc = check_id(id, err);
 
-	if (rc == 0)
-		rc = store_view(e->config.store, one_step, &one, err);
+	if (rc || ended_get(e->ended, id, ret, NULL))
+		return rc;
+	rc = store_view(e->config.store, one_step, &one, err);
 	if (rc == 0)
 		*ret = one.head;
 	return rc;
+}
+
+bool execution_ended(struct executions *e, const char *id, struct execution_head *ret, struct buf *buf)
+{
+	return record_id_valid(id) && ended_get(e->ended, id, ret, buf);
 }
 
 /* ---- preview ---- */
@@ -149,11 +158,15 @@ static int put_preview(struct executions *e, const char *id, size_t preview, str
 int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf,
 		     struct execution_head *ret_head, struct err *err)
 {
-	struct one one = {.id = id, .buf = buf, .start = buf->len};
+	struct one one = {
+		.id = id, .buf = buf, .start = buf->len, .retention_ms = e->config.conf->exec_retention_ms};
 	int rc = check_id(id, err);
 
-	if (rc == 0)
+	if (rc == 0 && !ended_get(e->ended, id, &one.head, buf)) {
 		rc = store_view(e->config.store, one_step, &one, err);
+		if (rc == 0 && !buf->error)
+			ended_put(e->ended, id, &one.head, one.lasts_ms, buf->ptr + one.start, buf->len - one.start);
+	}
 	if (rc == 0 && preview > 0)
 		rc = put_preview(e, id, preview, buf, err);
 	if (rc == 0 && buf->error)

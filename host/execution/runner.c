@@ -9,10 +9,12 @@
 #include <string.h>
 
 #include "core/clock.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
 
 #define DETACH_MS 1000
+#define ENDED_BYTES (16 * LIMIT_MIB) /* of ended records in memory: the last ten thousand or so */
 
 /* ---- a worker ---- */
 
@@ -113,6 +115,7 @@ static void executions_destroy(struct executions *e)
 		pool_free(e->pool);
 	map_free(e->runs);
 	map_free(e->tasks);
+	ended_free(e->ended);
 	spool_free(e->spool);
 	cond_fini(&e->changed);
 	lock_fini(&e->lock);
@@ -135,9 +138,10 @@ int executions_new(const struct executions_config *config, struct executions **r
 	cond_init(&e->changed);
 	e->runs = map_new();
 	e->tasks = map_new();
+	e->ended = ended_new(ENDED_BYTES);
 	e->pool = pool_new("run", e->runner_concurrency, e->runner_concurrency);
 	rc = spool_new(blob_staging_dir(config->blobs), conf->spool_max_bytes, config->watch, &e->spool, err);
-	if (rc == 0 && (!e->runs || !e->tasks || !e->pool))
+	if (rc == 0 && (!e->runs || !e->tasks || !e->pool || !e->ended))
 		rc = err_set(err, ERR_NOMEM, "no memory for the executions");
 	if (rc) {
 		executions_destroy(e);

@@ -160,7 +160,11 @@ static int purge(struct executions *e, struct old *old, struct err *err)
 		if (rc)
 			return rc;
 	}
-	return steps_update(e, purge_step, old, err);
+
+	int rc = steps_update(e, purge_step, old, err);
+
+	ended_drop(e->ended, old->id);
+	return rc;
 }
 
 static int look_at_old(struct executions *e, const char *id, struct err *err)

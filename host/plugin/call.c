@@ -101,7 +101,7 @@ static int reset(struct call *call, struct err *err)
 	}
 	atomic_store(&call->violated, false);
 	call->gone = call->returned = call->ends_apart = false;
-	call->sink_ns = 0;
+	call->sink_ns = call->stalled_ns = 0;
 	call->violation[0] = '\0';
 	call->sink_code = 0;
 	call->fail_code = 0;
@@ -210,6 +210,24 @@ int call_gave_up(const struct call *call, struct err *err)
 	return ERR_PROVIDER_TIMEOUT;
 }
 
+static bool has_stalled(struct call *call)
+{
+	bool stalled;
+
+	lock_take(&call->lock);
+	stalled = call->stalled_ns != 0 && !call->gone;
+	lock_drop(&call->lock);
+	return stalled;
+}
+
+static int call_stalled(const struct call *call, struct err *err)
+{
+	err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: nothing moved for %lld s", call->target->conf->name,
+		(long long)(call->patience_ns / CLOCK_NS_PER_S));
+	err_reason(err, "no_progress");
+	return ERR_PROVIDER_TIMEOUT;
+}
+
 /* It is told to stop, as it would be by its caller. */
 static void stop_it_locked(struct call *call)
 {
@@ -220,6 +238,38 @@ static void stop_it_locked(struct call *call)
 	if (call->cancel_fd >= 0)
 		(void)!write(call->cancel_fd, &one, sizeof(one));
 	http_wake_locked(call);
+}
+
+void call_set_patience(struct call *call, int64_t ms)
+{
+	call->patience_ns = ms * CLOCK_NS_PER_MS;
+}
+
+static int64_t stall_locked(struct call *call, int64_t now, int64_t grace)
+{
+	int64_t last = call->sink_ns > call->begun_ns ? call->sink_ns : call->begun_ns;
+
+	if (call->in_sink)
+		return now + call->patience_ns;
+	if (!call->stalled_ns && now - last >= call->patience_ns) {
+		call->stalled_ns = now;
+		stop_it_locked(call);
+	}
+	return call->stalled_ns ? call->stalled_ns + grace : last + call->patience_ns;
+}
+
+int64_t call_expires_locked(struct call *call, int64_t now)
+{
+	const int64_t grace = CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS;
+	int64_t when = call->deadline_ns > INT64_MAX - grace ? INT64_MAX : call->deadline_ns + grace;
+	int64_t stall;
+
+	if (!call->patience_ns)
+		return when;
+	lock_take(&call->lock);
+	stall = stall_locked(call, now, grace);
+	lock_drop(&call->lock);
+	return stall < when ? stall : when;
 }
 
 bool call_give_up_locked(struct call *call, int64_t now)
@@ -273,6 +323,7 @@ static void join_inside_locked(struct call *call)
 		ts->inside->prev = call;
 	ts->inside = call;
 	call->stuck = call->telling = false;
+	call->begun_ns = clock_boot_ns();
 	ts->calls++;
 }
 
@@ -357,8 +408,13 @@ int call_begin(struct call *call, enum op_kind kind, struct err *err)
 	lock_drop(&ts->lock);
 	if (rc) {
 		call->op = NULL;
-	} else if (ts->watchdog && call->deadline_ns < INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS) {
-		watchdog_expect(ts->watchdog, call->deadline_ns + CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS);
+	} else if (ts->watchdog) {
+		int64_t when = call->deadline_ns;
+
+		if (when < INT64_MAX - CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS)
+			watchdog_expect(ts->watchdog, when + CALL_STUCK_AFTER_MS * CLOCK_NS_PER_MS);
+		if (call->patience_ns)
+			watchdog_expect(ts->watchdog, call->begun_ns + call->patience_ns);
 	}
 	return rc;
 }
@@ -445,6 +501,8 @@ int call_end(struct call *call, int32_t code, struct err *err)
 	leave_locked(call); /* from here on it is not given up any more */
 	lock_drop(&ts->lock);
 	rc = call_is_gone(call) ? call_gave_up(call, err) : call_judge(call, code, err);
+	if (rc != 0 && has_stalled(call))
+		rc = call_stalled(call, err);
 	lock_take(&ts->lock);
 	ts->failures += rc != 0;
 	lock_drop(&ts->lock);

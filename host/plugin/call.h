@@ -41,6 +41,10 @@ struct call *call_new(struct target *target, int64_t deadline_ns, const struct c
  * deadline at the latest: ERR_PROVIDER_TIMEOUT, reason "provider_stuck", when the plugin is not back by then. Nothing
  * of the caller's is touched from then on. Not for execute and reattach. */
 void call_set_apart(struct call *call);
+/* For operations that move bytes or results: when the plugin calls back nothing for so long it is told to stop, and its
+ * operation ends with ERR_PROVIDER_TIMEOUT, reason "no_progress"; one that does not hear is stuck a second later. Time inside
+ * a callback of the sink does not count. Before the operation. */
+void call_set_patience(struct call *call, int64_t ms);
 /* It was given up: what it would still bring is dropped. */
 bool call_given_up(struct call *call);
 /* Also while one that was given up is still in the plugin. */

@@ -150,6 +150,7 @@ struct call {
 #endif
 	/* Under the target's lock. */
 	struct call *prev, *next; /* target_state.inside */
+	int64_t begun_ns; /* when it went inside */
 	bool stuck;
 	bool telling; /* the watchdog is in sink.stuck */
 
@@ -159,6 +160,7 @@ struct call {
 	struct cond back;	  /* apart: for its caller */
 	bool in_sink;		  /* a callback of the sink is running */
 	int64_t sink_ns;	  /* when the last one ended */
+	int64_t stalled_ns;	  /* when it was told to stop for lack of progress; 0 = it was not */
 	bool gone;		  /* given up: nothing of the caller's is touched any more */
 	bool returned;		  /* apart: the plugin came back, with `code` */
 	bool ends_apart;	  /* apart: it came back too late, its own thread puts it away */
@@ -171,6 +173,7 @@ struct call {
 
 	/* Of the caller. */
 	bool apart;
+	int64_t patience_ns; /* 0: until the deadline */
 	bool left; /* the caller went on without it: nothing below is the caller's any more */
 
 	/* Everything below belongs to the thread that runs the operation. */
@@ -209,6 +212,8 @@ void call_sink_leave(struct call *call);
 bool call_is_gone(struct call *call);
 int call_gave_up(const struct call *call, struct err *err); /* the error of a call that was given up */
 void call_destroy(struct call *call);
+/* The watchdog's, with the target's lock held: when it counts as stuck, or is to be looked at again. Stops one that stalls. */
+int64_t call_expires_locked(struct call *call, int64_t now);
 /* The watchdog's: with the target's lock held. False: it is in a callback, which is the host's time. */
 bool call_give_up_locked(struct call *call, int64_t now);
 /* apart.c */

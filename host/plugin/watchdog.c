@@ -49,10 +49,11 @@ static bool look_locked(struct target *target, int64_t now, int64_t *next)
 
 	*next = INT64_MAX;
 	for (struct call *call = ts->inside; call; call = call->next) {
-		int64_t when = call->deadline_ns > INT64_MAX - grace ? INT64_MAX : call->deadline_ns + grace;
+		int64_t when;
 
 		if (call->stuck)
 			continue;
+		when = call_expires_locked(call, now);
 		if (when <= now && !call_give_up_locked(call, now))
 			when = now + grace; /* it is in the host, or was a moment ago */
 		if (when > now) {

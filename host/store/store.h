@@ -23,6 +23,7 @@
 
 #include "core/arena.h"
 #include "core/err.h"
+#include "core/secret.h"
 
 /* X(name, sql name). due and group are per table: see the columns in docs/state.md. */
 #define STORE_TABLES(X)                                              \
@@ -156,7 +157,9 @@ int store_open_sqlite(const struct store_config *config, struct store **ret, str
 
 /* Strings that are NULL or empty mean the names above. */
 struct store_redis_config {
-	const char *url; /* see redis/redis.h; holds a password */
+	const char *url;	       /* see redis/redis.h; may hold a login */
+	const char *user;	       /* of the ACL, for a url without login */
+	const struct secret *password; /* NULL: none, or in the url */
 	const char *deployment;
 	const char *host_id;
 	const char *prefix; /* of all keys but the streams' */

@@ -26,7 +26,7 @@ struct entry {
 	const char *path;
 };
 
-enum form { TEXT, DATA, FILE_PATH, FLAG, REFUSED };
+enum form { TEXT, PLAIN, DATA, FILE_PATH, FLAG, REFUSED };
 
 struct field {
 	const char *key;
@@ -50,7 +50,7 @@ static const struct field cluster_fields[] = {
 static const struct field user_fields[] = {
 	/* A file goes before a token beside it, and data before a file, as in the reference client. */
 	{"tokenFile", FILE_PATH, AT(token), NULL},
-	{"token", TEXT, AT(token.text), NULL},
+	{"token", PLAIN, AT(token), NULL},
 	{"client-certificate-data", DATA, AT(cert), NULL},
 	{"client-certificate", FILE_PATH, AT(cert), NULL},
 	{"client-key-data", DATA, AT(key), NULL},
@@ -114,6 +114,8 @@ static int32_t take_field(const struct field *field, const struct entry *entry, 
 		return BERTH_OK;
 	if (field->form == FILE_PATH)
 		return (material->path = beside(entry->path, text)) ? BERTH_OK : no_memory(err);
+	if (field->form == PLAIN)
+		return (material->text = strdup(text)) ? BERTH_OK : no_memory(err);
 	material->text = text_base64(text, &len);
 	if (!material->text || strlen(material->text) != len)
 		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: not base64 of a text", entry->path, field->key);
@@ -176,7 +178,8 @@ static int32_t take_exec(const struct entry *entry, struct cluster *ret, struct 
 		return BERTH_OK;
 	command = text_of(body, "command");
 	version = text_of(body, "apiVersion");
-	if (!command || !version || strncmp(version, "client.authentication.k8s.io/v1", 31))
+	if (!command || !version ||
+	    (strcmp(version, "client.authentication.k8s.io/v1") && strcmp(version, "client.authentication.k8s.io/v1beta1")))
 		return kerr_set(err, BERTH_INVALID, "kubeconfig",
 				"%s: exec: needs a command and apiVersion client.authentication.k8s.io/v1 or v1beta1",
 				entry->path);

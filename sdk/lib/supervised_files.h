@@ -20,6 +20,14 @@
 #define SUP_EXIT_TIMEOUT 15   /* kill-all: processes are left at the deadline */
 #define SUP_EXIT_NOTHING 16   /* kill-all --id: no process was found */
 
+/* A job for `berth-supervise attend`: a message of a SOCK_SEQPACKET socket, cut behind the NUL of dir, with the writing end
+ * of a pipe that gets the exit code of `run` as one byte. */
+#define SUP_DIR_MAX 4096u
+struct sup_attend {
+	uint32_t attempt;
+	char dir[SUP_DIR_MAX];
+};
+
 /* Signals a supervisor understands: SIGTERM = cancel with grace, SIGUSR1 = kill the tree at once. */
 
 /* A status that says nothing ran; its reason says why. Beyond the BERTH_ENDING_ kinds. */

@@ -199,6 +199,12 @@ static int launch(struct sup_op *op, uint32_t attempt)
 
 	if ((size_t)snprintf(dir, sizeof(dir), "%s/%s", op->sup->run_dir, op->id) >= sizeof(dir))
 		return -ENAMETOOLONG;
+	if (op->sup->launch) {
+		int rc = op->sup->launch(op->sup->launch_ctx, dir, attempt);
+
+		if (rc != -ENOSYS)
+			return rc;
+	}
 	snprintf(number, sizeof(number), "%" PRIu32, attempt);
 	return sup_helper(op->sup->helper, argv, 0);
 }

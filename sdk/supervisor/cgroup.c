@@ -130,6 +130,12 @@ void cgroup_open(struct counters *c, const char *dir)
 	}
 }
 
+void cgroup_restart(struct counters *c)
+{
+	(void)counter_read(c->memory, "oom_kill", &c->oom_kills);
+	(void)counter_read(c->pids, "max", &c->pids_max);
+}
+
 bool cgroup_oom_rose(const struct counters *c)
 {
 	uint64_t now;

@@ -125,11 +125,12 @@ static int open_cwd(const struct spec *spec)
 	return fd;
 }
 
-static int open_pipe(struct stream *out, int *ret_write)
+static int open_pipe(struct stream *out, int spare[2], int *ret_write)
 {
-	int ends[2];
+	int ends[2] = {spare[0], spare[1]};
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
+	spare[0] = spare[1] = -1;
+	if (ends[0] < 0 && pipe2(ends, O_CLOEXEC) < 0)
 		return -errno;
 	/* Only our end: the command's must block as usual. */
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -171,7 +172,7 @@ static const char *plan_open(struct sup *s, struct plan *plan)
 			return "cgroup";
 	}
 	for (int i = 0; i < 2; i++)
-		if (open_pipe(&s->out[i], &plan->out[i]) < 0)
+		if (open_pipe(&s->out[i], s->spare[i], &plan->out[i]) < 0)
 			return "resources";
 	return NULL;
 }
@@ -201,7 +202,10 @@ void command_start(struct sup *s, struct refusal *ret_refusal)
 	pid_t pid = -1;
 
 	/* Before the command can raise them. */
-	cgroup_open(&s->counters, s->spec.cgroup);
+	if (s->counters_open && !s->spec.cgroup[0])
+		cgroup_restart(&s->counters);
+	else
+		cgroup_open(&s->counters, s->spec.cgroup);
 	s->begin_ns = sup_now_ns();
 	if (!reason) {
 		pid = spawn(&plan);

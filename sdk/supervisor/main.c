@@ -15,6 +15,7 @@
 static const char usage[] =
 	"usage: berth-supervise run --dir <run-dir>/<execution id> --attempt <n>\n"
 	"       berth-supervise poison --dir <run-dir>/<execution id> --attempt <n>\n"
+	"       berth-supervise attend   (jobs come on descriptor 0)\n"
 	"       berth-supervise kill-all --run-dir <run-dir> [--id <execution id>] --until <CLOCK_BOOTTIME ns>\n"
 	"Exit codes: 0 done, 2 usage, 10 started before, 11 poisoned, 12 spec, 13 storage, 14 resources,\n"
 	"            15 processes left, 16 nothing found\n";
@@ -86,6 +87,8 @@ int main(int argc, char **argv)
 		return start_run(args.dir, (uint32_t)args.attempt);
 	if (strcmp(argv[1], "poison") == 0 && attempt_ok)
 		return poison_run(args.dir, (uint32_t)args.attempt);
+	if (strcmp(argv[1], "attend") == 0 && argc == 2)
+		return attend_run();
 	if (strcmp(argv[1], "kill-all") == 0 && args.run_dir && args.until && args.until <= INT64_MAX)
 		return killall_run(args.run_dir, args.id, (int64_t)args.until);
 usage:

@@ -63,7 +63,11 @@ struct sup {
 	bool subreaper;
 	struct spec spec;
 	struct stream out[2];
+	int spare[2][2]; /* pipes made in advance; -1 = none */
 	struct counters counters;
+	bool counters_open; /* those of the group we are in, opened in advance */
+	char boot[SUP_BOOT_MAX];
+	uint64_t self_start; /* our start time; 0 = not looked up yet */
 	pid_t leader;
 	int leader_status;
 	bool leader_done;
@@ -118,11 +122,22 @@ size_t tree_kill(struct tree *tree, int64_t until_ns);
 
 /* cgroup.c */
 void cgroup_open(struct counters *counters, const char *dir);
+/* Sets what they start from to what they show now. */
+void cgroup_restart(struct counters *counters);
 bool cgroup_oom_rose(const struct counters *counters);
 bool cgroup_pids_rose(const struct counters *counters);
 
-/* start.c, killall.c: the subcommands; they return an exit code. */
+/* start.c, attend.c, killall.c: the subcommands; they return an exit code. */
 int start_run(const char *dir, uint32_t attempt);
+int attend_run(void);
 int killall_run(const char *run_dir, const char *id, int64_t until_ns);
+
+/* start.c, for attend.c: sheds what was inherited; becomes the supervisor of an attempt and writes the exit code that the
+ * launcher would have had to reply. */
+int start_shed(unsigned first);
+/* What does not depend on the job: once for all supervisors that will be forked, then in each. 0 or an exit code. */
+int start_prepare_all(void);
+int start_prepare_one(void);
+_Noreturn void start_here(const char *dir, uint32_t attempt, int reply);
 
 #endif

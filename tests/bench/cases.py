@@ -62,24 +62,31 @@ def make_live(berth, tasks, connections, command):
 
 def executions(options, stack):
     berth = daemon(stack, "exec", mock=NULL).start()
+    quick = daemon(stack, "exec", memory=True, mock=NULL).start()
     make_live(berth, 64, 64, "true")
     make_live(berth, 1, 1, "true")
+    make_live(quick, 1, 1, "true")
 
-    def reference():
+    def reference(clients):
         with tempfile.TemporaryDirectory(prefix="berth-bench-exec-") as folder:
-            return run_reference("ref_exec", f"{folder}/db", 64, options.seconds)
+            return run_reference("ref_exec", f"{folder}/db", clients, options.seconds)
 
-    def alone():
-        before = berth.metrics()
-        _, half = run_commands(berth, options.seconds, "true", 1, threads=1, connections=1)
-        after = berth.metrics()
+    def alone(side):
+        return run_commands(side, options.seconds, "true", 1, threads=1, connections=1)
+
+    def counted():
+        before = quick.metrics()
+        _, half = alone(quick)
+        after = quick.metrics()
         count = {key: after[key] - before[key] for key in ("berth_store_groups_total", "berth_executions_accepted_total")}
         return half, count["berth_store_groups_total"] / count["berth_executions_accepted_total"]
 
     def one_round(number):
-        pair = in_turn(number, lambda: run_commands(berth, options.seconds, "true", 64)[0], reference)
-        half, commits = alone()
-        return {"executions": pair, "commits_per_execution": (commits, None), "alone_p50": (half, None)}
+        pair = in_turn(number, lambda: run_commands(berth, options.seconds, "true", 64)[0], lambda: reference(64))
+        disk = in_turn(number, lambda: alone(berth)[0], lambda: reference(1))
+        half, commits = counted()
+        return {"executions": pair, "alone_on_disk": disk, "commits_per_execution": (commits, None),
+                "alone_p50": (half, None)}
     return one_round
 
 

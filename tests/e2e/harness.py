@@ -26,6 +26,8 @@ PATIENCE = float(os.environ.get("BERTH_PATIENCE", "1"))
 
 
 FULL = False  # set by run.py --full: the long matrices
+STORE = os.environ.get("BERTH_STORE", "sqlite")
+REDIS = None  # the server that all daemons of a run share, set by run.py when STORE is redis
 
 
 class Failure(AssertionError):
@@ -34,6 +36,14 @@ class Failure(AssertionError):
 
 class Skipped(Exception):
     """Raised by a test that cannot run here; the reason is printed."""
+
+
+def only_sqlite(why):
+    """Marks a test that cannot run on another store, and says why."""
+    def mark(function):
+        function.only_sqlite = why
+        return function
+    return mark
 
 
 def check(condition, *what):
@@ -138,9 +148,17 @@ class Berth:
                                                 "session.delete", "metrics", "admin"], ["*"])]
         self.conf_text, self.mock_text, self.target_text, self.http_text = conf, mock, target, http
         self.faketime = faketime
+        self.redis = REDIS
         self.write_conf()
 
     # ---- files ----
+    def store_text(self):
+        if STORE != "redis":
+            return ""
+        name = self.dir.name
+        return (f'store: {{ type = "redis"; }};\nredis: {{ url = "{self.redis.url}"; prefix = "{name}"; request_stream = "{name}.requests"; '
+                f'event_stream = "{name}.events"; dead_stream = "{name}.dead"; }};\n')
+
     def write_conf(self):
         conf = self.dir / "berth.conf"
         groups = []
@@ -154,7 +172,7 @@ class Berth:
         conf.write_text(
             f'deployment = "e2e";\nstate_dir = "{self.state}";\nplugin_dir = "{BUILD}/lib/berth/plugins";\n'
             f'helper_dir = "{BUILD}/bin";\nhttp: {{ port = 0; {self.http_text} }};\nlog: {{ level = "debug"; }};\n'
-            f'tokens = ( {", ".join(groups)} );\n{self.conf_text}\n')
+            f'tokens = ( {", ".join(groups)} );\n{self.store_text()}{self.conf_text}\n')
         providers = self.dir / "providers.d"
         providers.mkdir(exist_ok=True)
         if not any(providers.iterdir()):

@@ -17,6 +17,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import harness  # noqa: E402
+import redis_server  # noqa: E402
 
 
 def collect(patterns):
@@ -41,6 +42,8 @@ def run_one(name, function, keep):
 
     start = time.monotonic()
     try:
+        if harness.STORE != "sqlite" and hasattr(function, "only_sqlite"):
+            raise harness.Skipped(function.only_sqlite)
         function(make)
         outcome, text = "ok", ""
     except harness.Skipped as skip:
@@ -77,6 +80,16 @@ def main():
         for name, *_ in tests:
             print(name)
         return 0
+    if harness.STORE == "redis":
+        harness.REDIS = redis_server.RedisServer().start()
+    try:
+        return run_all(tests, args)
+    finally:
+        if harness.REDIS:
+            harness.REDIS.close()
+
+
+def run_all(tests, args):
     counts = {"ok": 0, "FAIL": 0, "skip": 0}
     lock = threading.Lock()
 

@@ -7,12 +7,12 @@ import json
 import random
 import signal
 import socket
-import sqlite3
 import subprocess
 import threading
 import time
 
 import harness
+import stored
 from harness import TOKEN, Skipped, check, equal, in_parallel, settled, wait_for
 
 FAST = 'gc: { interval = "200ms"; };\n'
@@ -77,14 +77,6 @@ def test_a_command_may_remove_its_script_but_not_its_traces(make):
 
 # ---- damaged state ----
 
-def damage(b, table, key, text):
-    database = sqlite3.connect(b.state / "berth.db")
-    changed = database.execute(f"update {table} set doc=? where key=?", (text, key)).rowcount
-    database.commit()
-    database.close()
-    equal(changed, 1, f"rows of {table} damaged")
-
-
 def test_a_damaged_row_harms_its_task_only(make):
     b = make(conf=FAST).start()
     b.sh("bad", "true")
@@ -92,7 +84,7 @@ def test_a_damaged_row_harms_its_task_only(make):
     running = b.create("good", "sleep 1; echo done").json["id"]
     wait_for(lambda: b.record(running)["status"] == "running", 10, "the command to run")
     b.kill9()
-    damage(b, "tasks", "w/bad", b'{"state":')
+    stored.damage(b, "tasks", "w/bad", b'{"state":')
     b.start()
     equal((b.finish(running)["status"], b.output(running)), ("completed", b"done\n"))
     equal(b.sh("good", "cat f"), b"kept\n")
@@ -108,10 +100,8 @@ def test_a_fence_from_nowhere_does_not_end_the_daemon(make):
     b = make(conf=FAST).start()
     b.sh("t", "true")
     b.kill9()
-    database = sqlite3.connect(b.state / "berth.db")
-    row = json.loads(database.execute("select doc from tasks where key='w/t'").fetchone()[0])
-    database.close()
-    damage(b, "tasks", "w/t", json.dumps({**row, "fence": 2**63 - 1}).encode())
+    row = json.loads(stored.doc(b, "tasks", "w/t"))
+    stored.damage(b, "tasks", "w/t", json.dumps({**row, "fence": 2**63 - 1}).encode())
     b.start()
     b.teardown("t", force="true", wait="1s").expect(202, 500)
     equal(b.sh("other", "echo hi"), b"hi\n")
@@ -123,7 +113,7 @@ def test_a_running_command_whose_claim_is_damaged_still_ends(make):
     running = b.create("t", "sleep 1; echo done").json["id"]
     wait_for(lambda: b.record(running)["status"] == "running", 10, "the command to run")
     b.kill9()
-    damage(b, "claims", running, b"null")
+    stored.damage(b, "claims", running, b"null")
     b.start()
     equal((b.finish(running, 15)["status"], b.output(running)), ("completed", b"done\n"))
 
@@ -188,6 +178,51 @@ def test_a_stop_is_bounded_with_every_call_stuck(make):
     began = time.monotonic()
     b.stop()
     check(time.monotonic() - began < 13 * harness.PATIENCE, f"the stop took {time.monotonic() - began:.1f} s")
+
+
+def metric(b, name):
+    for line in b.get("/metrics").expect(200).text.splitlines():
+        if line.startswith(name + " "):
+            return float(line.rsplit(" ", 1)[1])
+    return 0
+
+
+def test_a_transfer_does_not_wait_for_a_provider_that_hangs(make):
+    """It hears the cancel, or it does not: the caller has an answer and the thread is free either way."""
+    b = make(conf=FAST + 'files: { stall_timeout = "1s"; };\n').start()
+    b.put_file("t", "f", b"content").expect(200)
+    for fault, reason in (("file_read hang", "no_progress"), ("file_stat hang", "no_progress"),
+                          ("file_write hang", "no_progress"), ("file_read stall=6s", "provider_stuck"),
+                          ("file_write stall=6s", "provider_stuck")):
+        b.mock.faults(fault)
+        began = time.monotonic()
+        answer = b.put_file("t", "g", b"x" * 100000) if "write" in fault else b.get_file("t", "f")
+        answer.expect_error(504, "provider_timeout")
+        equal(answer.json["details"]["reason"], reason, fault)
+        check("retry-after" in answer.headers, "it says when to come back")
+        check(time.monotonic() - began < 8 * harness.PATIENCE, fault, "took", time.monotonic() - began)
+        wait_for(lambda: metric(b, "berth_http_workers_busy") <= 1, 10, "the worker to be free")
+        wait_for(lambda: metric(b, 'berth_target_calls_running{target="mock"}') == 0, 20, "the call to be over")
+        b.mock.faults()
+        b.put_file("t", "f", b"content").expect(200)
+        equal(b.get_file("t", "f").expect(200).body, b"content")
+    settled(b)
+
+
+def test_a_slow_client_is_not_taken_for_a_provider_that_hangs(make):
+    b = make(conf=FAST + 'files: { stall_timeout = "500ms"; };\n').start()
+    data = random.Random(2).randbytes(20 << 20)
+    b.put_file("t", "f", data).expect(200)
+    connection = http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
+    connection.request("GET", "/sandbox/file-content?workspace_id=w&task_id=t&path=f",
+                       headers={"Authorization": "Bearer " + TOKEN})
+    response = connection.getresponse()
+    got = b""
+    while piece := response.read(4 << 20):
+        got += piece
+        threading.Event().wait(0.7)
+    check(got == data, "every byte came")
+    connection.close()
 
 
 # ---- stops, freezes and restarts ----

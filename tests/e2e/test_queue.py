@@ -3,10 +3,10 @@
 
 import json
 import random
-import sqlite3
 import time
 
 import harness
+import stored
 from harness import TOKEN, check, equal, in_parallel, settled, wait_for
 
 LEGAL = {("requested", "claimed"), ("claimed", "claimed"), ("claimed", "started"), ("started", "claimed"), ("started", "progress"),
@@ -17,12 +17,10 @@ for before in ("requested", "claimed", "started", "progress"):
 
 def events_of(b):
     """Events by execution, in order, read from the store with an independent client."""
-    db = sqlite3.connect(f"file:{b.state}/berth.db?mode=ro", uri=True)
     found = {}
-    for (doc,) in db.execute("select doc from stream_events order by seq"):
+    for doc in stored.entries(b, "events"):
         event = json.loads(doc)
         found.setdefault(event["correlationid"], []).append(event)
-    db.close()
     return found
 
 
@@ -59,29 +57,15 @@ def test_Q4_garbage_messages(make):
     b = make().start()
     b.sh("t", "true")
     b.stop()
-    db = sqlite3.connect(b.state / "berth.db")
-    columns = [row[1] for row in db.execute("pragma table_info(stream_requests)")]
     good = {"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested", "source": "x", "id": "evt_" + "0" * 24,
             "data": {"execution_id": "sexec_" + "0" * 24, "status": "queued"}}
     garbage = ["", "not json", "{}", "[]", json.dumps({**good, "data": {}}), json.dumps({**good, "specversion": "9.0"}),
                json.dumps({**good, "type": "other"}), json.dumps(good), "x" * (10 << 20)]
     for number, text in enumerate(garbage):
-        row = {"subject": f"garbage{number}", "at": int(time.time() * 1000), "doc": text}
-        names = [c for c in columns if c in row]
-        check("doc" in names and "subject" in names, "columns of the streams table:", columns)
-        db.execute(f"insert into stream_requests ({','.join(names)}) values ({','.join('?' * len(names))})", [row[c] for c in names])
-    db.commit()
-    db.close()
+        stored.append(b, "requests", f"garbage{number}", text)
     b.start()
     equal(b.sh("t", "echo moves"), b"moves\n", "good messages keep moving")
-
-    def dead():
-        view = sqlite3.connect(f"file:{b.state}/berth.db?mode=ro", uri=True)
-        try:
-            return view.execute("select count(*) from stream_dead").fetchone()[0]
-        finally:
-            view.close()
-    wait_for(lambda: dead() >= len(garbage) - 1, 15, "garbage to become dead letters")
+    wait_for(lambda: len(stored.entries(b, "dead")) >= len(garbage) - 1, 15, "garbage to become dead letters")
     settled(b)
 
 

@@ -10,10 +10,10 @@ import resource
 import secrets
 import shutil
 import signal
-import sqlite3
 import subprocess
 import time
 
+import stored
 from harness import BUILD, TOKEN, check, equal, wait_for
 
 CONTROL = "control-secret-0123456789abcdef0123456789"
@@ -259,9 +259,7 @@ def test_runtime_manifest(make):
 
 def put_message(b, subject, doc):
     """Into the request stream, as another program would."""
-    with sqlite3.connect(b.state / "berth.db") as db:
-        db.execute("INSERT INTO stream_requests(subject,at,doc) VALUES(?,?,?)", (subject, int(time.time() * 1000), doc))
-    db.close()
+    stored.append(b, "requests", subject, doc)
 
 
 def test_dead_letters(make):
@@ -299,10 +297,8 @@ def test_a_dead_letter_of_an_open_execution_goes_back(make):
     message = json.dumps({"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested",
                           "data": {"execution_id": record["id"]}})
     b.kill9()
-    with sqlite3.connect(b.state / "berth.db") as db:
-        db.execute("INSERT INTO stream_dead(subject,at,doc) VALUES(?,?,?)", (record["id"], 1, json.dumps(
-            {"reason": "test", "subject": record["id"], "seq": 1, "size": len(message), "event": message}).encode()))
-    db.close()
+    stored.append(b, "dead", record["id"], json.dumps(
+        {"reason": "test", "subject": record["id"], "seq": 1, "size": len(message), "event": message}).encode())
     b.start()
     letter = b.get("/admin/deadletters").expect(200).json["items"][0]["id"]
     b.request("POST", f"/admin/deadletters/{letter}").expect(204)

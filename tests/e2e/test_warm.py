@@ -7,6 +7,7 @@ import shutil
 import time
 
 import harness
+import stored
 from harness import check, equal, in_parallel, settled, wait_for
 
 FAST = 'gc: { interval = "100ms"; };\n'
@@ -245,9 +246,8 @@ def test_Q2_a_lost_store_takes_no_session_along(make):
         b.sh(f"t{i}", f"echo {i} > kept")
     before = sorted(b.mock.sessions())
     b.stop()
-    for path in b.state.iterdir():
-        if path.name.startswith("berth.db") or path.name == "objects":
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    stored.lose(b)
+    shutil.rmtree(b.state / "objects")
     b.start()
     wait_for(lambda: "sessions of a lost store were adopted" in b.log(), 20, "the adoption")
     check("adopted=5" in b.log(), "the count is logged")

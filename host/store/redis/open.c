@@ -31,7 +31,7 @@ const struct store_ops redis_ops = {
 	.update = step_update,
 	.view = step_view,
 	.now = redis_now,
-	.healthy = pool_healthy,
+	.healthy = conns_healthy,
 	.close = redis_close,
 	.hold_ms = guard_hold_ms,
 	.listen = redis_listen,
@@ -107,7 +107,7 @@ static int open_rows(struct rconn *conn, struct err *err)
 
 static int open_first(struct redis_store *store, struct err *err)
 {
-	struct rconn *conn = pool_take(store);
+	struct rconn *conn = conns_take(store);
 	struct redis_info info;
 	int rc;
 
@@ -129,7 +129,7 @@ static int open_first(struct redis_store *store, struct err *err)
 	if (rc == 0)
 		log_info("the state store is open", KS("redis", info.version), KS("prefix", store->prefix),
 			 KS("store", store->base.id));
-	pool_give(conn);
+	conns_give(conn);
 	return rc;
 }
 
@@ -191,14 +191,14 @@ static struct redis_store *store_new(const struct store_redis_config *config)
 
 static void leave_mark(struct redis_store *store)
 {
-	struct rconn *conn = pool_take(store);
+	struct rconn *conn = conns_take(store);
 	struct err ignored;
 
 	if (conn == NULL)
 		return;
 	if (conn->ctx != NULL)
 		guard_seen(conn, &ignored);
-	pool_give(conn);
+	conns_give(conn);
 }
 
 static void redis_close(struct store *base)
@@ -209,7 +209,7 @@ static void redis_close(struct store *base)
 	redis_unlisten(store);
 	if (store->base.id[0] != '\0')
 		leave_mark(store);
-	pool_close(store);
+	conns_close(store);
 	cache_free(store->cache);
 	cond_fini(&store->lane_free);
 	cond_fini(&store->changed);
@@ -228,6 +228,23 @@ static void redis_close(struct store *base)
 	free(store);
 }
 
+/* A login of its own, unless the url has one. */
+static int take_login(struct redis_url *url, const struct store_redis_config *config, struct err *err)
+{
+	const void *ptr;
+	size_t len;
+
+	if (url->password != NULL || config->password == NULL)
+		return 0;
+	ptr = secret_ptr(config->password, &len);
+	url->password = secret_new(ptr, len);
+	if (config->user != NULL && *config->user != '\0')
+		url->user = strdup(config->user);
+	if (url->password == NULL || (url->user == NULL && config->user != NULL && *config->user != '\0'))
+		return err_set(err, ERR_NOMEM, "no memory for the store");
+	return memchr(ptr, '\0', len) == NULL ? 0 : err_set(err, ERR_CONFIG, "redis.password holds a zero byte");
+}
+
 int store_open_redis(const struct store_redis_config *config, struct store **ret, struct err *err)
 {
 	struct redis_store *store;
@@ -240,6 +257,8 @@ int store_open_redis(const struct store_redis_config *config, struct store **ret
 	if (store == NULL)
 		return err_set(err, ERR_NOMEM, "no memory for the store");
 	rc = redis_url_parse(config->url, &store->url, err);
+	if (rc == 0)
+		rc = take_login(&store->url, config, err);
 	if (rc == 0)
 		rc = open_first(store, err);
 	if (rc != 0)

@@ -139,16 +139,16 @@ void info_parse(const char *text, struct redis_info *ret);
 /* Refusals at start, each with its sentence. */
 int info_check(const struct redis_store *store, const struct redis_info *info, struct err *err);
 
-/* pool.c */
-struct rconn *pool_take(struct redis_store *store);
-void pool_give(struct rconn *conn);
+/* conns.c */
+struct rconn *conns_take(struct redis_store *store);
+void conns_give(struct rconn *conn);
 /* A connection that works, at the latest at until_ns; unless `patient`, it fails at once while Redis is known to be
  * away. */
-int pool_connect(struct rconn *conn, int64_t until_ns, bool patient, struct err *err);
-void pool_close(struct redis_store *store);
+int conns_connect(struct rconn *conn, int64_t until_ns, bool patient, struct err *err);
+void conns_close(struct redis_store *store);
 /* A pause of some ms at random, longer the more rounds there were. */
-void pool_pause(const struct rconn *conn, unsigned round);
-bool pool_healthy(struct store *base, struct err *err);
+void conns_pause(const struct rconn *conn, unsigned round);
+bool conns_healthy(struct store *base, struct err *err);
 
 /* script.c */
 int script_load(struct rconn *conn, struct err *err); /* the digests, once */

@@ -213,7 +213,7 @@ static int run(struct rconn *conn, struct call *call, struct err *err)
 	int rc = 0;
 
 	while (again) {
-		rc = pool_connect(conn, until_ns, sent, err);
+		rc = conns_connect(conn, until_ns, sent, err);
 		if (rc != 0)
 			break;
 		call_clear(call);
@@ -225,7 +225,7 @@ static int run(struct rconn *conn, struct call *call, struct err *err)
 		if (again && clock_boot_ns() >= until_ns)
 			break;
 		if (again)
-			pool_pause(conn, round++);
+			conns_pause(conn, round++);
 	}
 	if (rc != 0 && sent && call->script == SCRIPT_apply && strcmp(err->reason, LOST_REASON) != 0)
 		err_reason(err, "outcome_unknown");

@@ -87,7 +87,7 @@ static int run_again(struct job *job, struct err *err)
 		if (++round == LANE_AFTER)
 			lane_enter(store);
 		if (round > 1)
-			pool_pause(job->conn, round);
+			conns_pause(job->conn, round);
 	}
 	if (round >= LANE_AFTER)
 		lane_leave(store);
@@ -98,7 +98,7 @@ static int run(struct redis_store *store, store_step step, void *arg, bool read_
 {
 	struct err ignored = {0};
 	struct redis_run reads = {0};
-	struct job job = {pool_take(store), step, arg, read_only};
+	struct job job = {conns_take(store), step, arg, read_only};
 	int rc;
 
 	err = err != NULL ? err : &ignored;
@@ -108,7 +108,7 @@ static int run(struct redis_store *store, store_step step, void *arg, bool read_
 	rc = run_again(&job, err);
 	job.conn->run = NULL;
 	guard_mark(job.conn);
-	pool_give(job.conn);
+	conns_give(job.conn);
 	free(reads.seqs);
 	return rc;
 }

@@ -15,19 +15,17 @@ static void bind_doc(sqlite3_stmt *stmt, int at, enum store_table table, const s
 		sqlite3_bind_text64(stmt, at, row->doc, row->doc_len, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-static bool same_indexes(const struct txn_row *row)
-{
-	return row->base.due_ms == row->row.due_ms && strcmp(row->base.group, row->row.group) == 0;
-}
-
-/* The narrowest statement: what was read is still true, since steps run one after another in this transaction. */
+/* The narrowest statement: what was read is still true, since steps run one after another in this transaction. A
+ * statement that names a column writes the pages of its index, also when the value stays what it was. */
 static enum table_stmt put_stmt(const struct txn_row *row)
 {
 	if (!row->known)
 		return STMT_UPSERT;
 	if (row->rev == 0)
 		return STMT_INSERT;
-	return same_indexes(row) ? STMT_UPDATE_DOC : STMT_UPSERT;
+	if (strcmp(row->base.group, row->row.group) != 0)
+		return STMT_UPSERT;
+	return row->base.due_ms == row->row.due_ms ? STMT_UPDATE_DOC : STMT_UPDATE_DUE;
 }
 
 static int apply_row(struct conn *conn, const struct txn_row *row, struct err *err)
@@ -42,8 +40,10 @@ static int apply_row(struct conn *conn, const struct txn_row *row, struct err *e
 	if (rc != 0)
 		return rc;
 	sqlite3_bind_text(stmt, 1, row->base.key, -1, SQLITE_STATIC);
-	if (which == STMT_UPDATE_DOC) {
+	if (which == STMT_UPDATE_DOC || which == STMT_UPDATE_DUE) {
 		bind_doc(stmt, 2, row->table, &row->row);
+		if (which == STMT_UPDATE_DUE)
+			sqlite3_bind_int64(stmt, 3, row->row.due_ms);
 	} else if (which != STMT_DELETE) {
 		sqlite3_bind_text(stmt, 2, row->row.group, -1, SQLITE_STATIC);
 		sqlite3_bind_int64(stmt, 3, row->row.due_ms);

@@ -28,6 +28,7 @@
 	X(UPSERT, "INSERT INTO @(key,grp,due,rev,doc) VALUES(?1,?2,?3,1,?4) ON CONFLICT(key) DO UPDATE SET "            \
 		  "grp=excluded.grp,due=excluded.due,rev=rev+1,doc=excluded.doc")                                       \
 	X(UPDATE_DOC, "UPDATE @ SET rev=rev+1,doc=?2 WHERE key=?1")                                                     \
+	X(UPDATE_DUE, "UPDATE @ SET due=?3,rev=rev+1,doc=?2 WHERE key=?1")                                              \
 	X(DELETE, "DELETE FROM @ WHERE key=?1")                                                                         \
 	X(DUE, "SELECT key,grp,due,rev,doc FROM @ WHERE due>0 AND due<=?1 ORDER BY due LIMIT ?2")                       \
 	X(ALL_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE key>?2 ORDER BY key LIMIT ?3")                               \

@@ -34,6 +34,10 @@ struct berth_sup {
 	int32_t gid;
 	int64_t kill_grace_ms; /* between TERM and KILL on timeout and cancel; 0 = KILL at once */
 	int64_t drain_grace_ms; /* how long pipes may drain after the leader ended */
+	/* NULL, or what starts a supervisor instead of running the helper: returns its exit code or a negative errno; -ENOSYS:
+	 * nothing was done, run the helper. For programs that keep a `berth-supervise attend`. */
+	int32_t (*launch)(void *ctx, const char *dir, uint32_t attempt);
+	void *launch_ctx;
 };
 
 /* Writes script, environment and stdin, starts berth-supervise outside this process's life, streams output to

@@ -116,18 +116,18 @@ static void out_done(void *ctx)
 	req_unref(ctx);
 }
 
-/* With the lock, and a status that is decided. */
-static enum MHD_Result queue_locked(struct req *req)
+/* Without the lock: libmicrohttpd holds its own on a response while it reads it. The status is decided, so that what is
+ * read here changes no more, but for the body of an answer that has no end yet. */
+static enum MHD_Result queue(struct req *req, bool whole)
 {
 	struct MHD_Response *response;
 	enum MHD_Result result;
 	char number[24];
 
-	req->queued = true;
-	if (req->out_end && !req->out_broken && !req->out.lost) {
+	if (whole) {
 		response = MHD_create_response_from_buffer(req->out.len, req->out.ptr, MHD_RESPMEM_MUST_COPY);
 	} else {
-		req->refs++;
+		req_ref(req);
 		response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_out, req, out_done);
 	}
 	if (!response)
@@ -252,8 +252,8 @@ static void take_upload_locked(struct req *req, const char *data, size_t *size)
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *con, const char *url, const char *method,
 				 const char *version, const char *data, size_t *size, void **con_cls)
 {
+	bool decided = false, whole = false;
 	struct req *req;
-	enum MHD_Result result = MHD_YES;
 
 	(void)cls;
 	(void)version;
@@ -268,15 +268,15 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *con, const ch
 			req->in_end = true;
 			pthread_cond_broadcast(&req->cond);
 		}
-		if (req->status) {
-			result = queue_locked(req);
-		} else {
+		decided = req->status;
+		whole = req->out_end && !req->out_broken && !req->out.lost;
+		if (!decided) {
 			req->suspended = true;
 			MHD_suspend_connection(con);
 		}
 	}
 	pthread_mutex_unlock(&req->lock);
-	return result;
+	return decided ? queue(req, whole) : MHD_YES;
 }
 
 static void abort_locked(struct req *req)

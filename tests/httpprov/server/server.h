@@ -55,7 +55,7 @@ struct req {
 	unsigned status; /* 0: not decided */
 	const char *type;
 	int64_t retry_after_ms;
-	bool out_end, out_broken, queued;
+	bool out_end, out_broken;
 	int64_t wrote_ns;
 	bool aborted; /* the client is gone */
 	int cancel_fd;

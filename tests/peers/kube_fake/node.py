@@ -8,8 +8,10 @@ SCRIPTS, or None; by default every pod runs.
 import asyncio
 import os
 import pathlib
+import random
 import shutil
 import signal
+import socket
 
 from .store import now
 
@@ -105,7 +107,6 @@ class Node:
         self.scripts = []
         self.pods = {}  # uid -> process
         self.tasks = set()
-        self.serial = 0
         self.deaf = set()  # uids that are not deleted: their node is away
         self.kept = []  # what executors printed to standard error
         api.node = self
@@ -168,13 +169,26 @@ class Node:
     async def run(self, key, pod):
         uid = pod["metadata"]["uid"]
         self.set_status(key, uid, {"phase": "Pending", "startTime": now(), **waiting("ContainerCreating")})
-        self.serial += 1
-        ip = f"127.{77 + self.serial // 64000}.{self.serial // 250 % 256}.{self.serial % 250 + 1}"
+        ip = self.address()
         process = await self.execute(uid, pod, ip)
+        if not process:
+            self.set_status(key, uid, terminated("StartError", 128, message=self.kept[-1][-200:]))
         if process and self.alive(key, uid):
             self.set_status(key, uid, {
                 "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": READY, "containerStatuses": [
                     {"name": "executor", "restartCount": 0, "ready": True, "state": {"running": {"startedAt": now()}}}]})
+
+    def address(self):
+        """One of 127/8 that nobody else uses, other clusters of this machine included."""
+        while True:
+            ip = f"127.{random.randint(64, 250)}.{random.randint(0, 255)}.{random.randint(1, 254)}"
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((ip, self.port))
+                    return ip
+                except OSError:
+                    continue
 
     def environment(self, pod, uid):
         env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}

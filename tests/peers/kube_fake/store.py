@@ -190,5 +190,6 @@ class Store:
 
     def forget(self):
         """Compaction: every version so far is too old to watch from or to page on."""
+        self.version += 1
         self.forgotten = self.lost_pages = self.version
         self.history = []

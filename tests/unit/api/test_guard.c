@@ -257,6 +257,16 @@ static void test_a_reader_that_takes_nothing_is_cut(void **state)
 	client_close(&c);
 }
 
+static bool has_ended(void)
+{
+	bool ended;
+
+	lock_take(&fx.lock);
+	ended = down_ended();
+	lock_drop(&fx.lock);
+	return ended;
+}
+
 static void test_a_reader_of_single_bytes_is_cut(void **state)
 {
 	char byte;
@@ -264,7 +274,7 @@ static void test_a_reader_of_single_bytes_is_cut(void **state)
 	(void)state;
 	open_client();
 	assert_true(client_say(&c, "GET /down?size=500000000 HTTP/1.1\r\nHost: x\r\n\r\n"));
-	while (!down_ended()) {
+	while (!has_ended()) {
 		(void)!recv(c.fd, &byte, 1, MSG_DONTWAIT);
 		pace();
 	}

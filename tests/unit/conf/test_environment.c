@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Environment names override; what cannot be honoured refuses. */
 #include "conf_fixture.h"
+#include "core/limits.h"
 
 extern char **environ;
 
@@ -83,7 +84,6 @@ static void bad_values(void **state)
 	    {"SANDBOX_PROVIDER_MEMORY", "lots", "512Mi"},
 	    {"SANDBOX_REGION", "EU", "region"},
 	    {"BERTH_PORT", "http", "http.port"},
-	    {"REDIS_URL", "redis://localhost", "SQLite only"},
 	    {"SANDBOX_CONTROL_AUTH_SECRET", "short", "SANDBOX_CONTROL_AUTH_SECRET"},
 	    {"SANDBOX_WORKSPACE_PROVIDER", "s3", "not supported yet"},
 	};
@@ -95,6 +95,39 @@ static void bad_values(void **state)
 		assert_null(strstr(fixture_err.msg, SECRET_A));
 		unsetenv(cases[i].name);
 	}
+}
+
+/* The login is used, and never shown. */
+static void redis_url(void **state)
+{
+	struct conf *conf;
+	struct buf dump;
+	size_t len;
+
+	(void)state;
+	setenv("REDIS_URL", "redis://berth:sesame@redis:7000/2", 1);
+	setenv("SANDBOX_CONTROL_REDIS_PREFIX", "mine", 1);
+	setenv("SANDBOX_EXECUTION_EVENT_STREAM", "mine.events", 1);
+	setenv("SANDBOX_RUNNER_CONSUMER_GROUP", "mine-runners", 1);
+	conf = fixture_accept();
+	assert_string_equal(conf->store_type, "redis");
+	assert_string_equal(conf->redis_url, "redis://redis:7000/2");
+	assert_string_equal(secret_ptr(conf->redis_login_url, &len), "redis://berth:sesame@redis:7000/2");
+	assert_string_equal(conf->redis_prefix, "mine");
+	assert_string_equal(conf->redis_event_stream, "mine.events");
+	assert_string_equal(conf->redis_request_stream, "agentarea.sandbox.execution.requests");
+	assert_string_equal(conf->redis_group, "mine-runners");
+	buf_init(&dump, LIMIT_MIB);
+	conf_dump(conf, &dump);
+	assert_non_null(strstr(dump.ptr, "redis://redis:7000/2"));
+	assert_null(strstr(dump.ptr, "sesame"));
+	buf_fini(&dump);
+	conf_free(conf);
+	setenv("REDIS_URL", "unix:///run/redis@1.sock", 1);
+	conf = fixture_accept();
+	assert_string_equal(conf->redis_url, "unix:///run/redis@1.sock");
+	assert_null(conf->redis_login_url);
+	conf_free(conf);
 }
 
 static void one_target(void **state)
@@ -152,7 +185,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    CASE(reference_names), CASE(provisioning_is_split),   CASE(bad_values),
-	    CASE(one_target),      CASE(provider_makes_a_target), CASE(several_targets),
+	    CASE(redis_url),	       CASE(one_target),      CASE(provider_makes_a_target), CASE(several_targets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -565,6 +565,51 @@ static void g3_apart(void **state)
 	assert_int_equal(files[0] + files[1], 0);
 }
 
+/* Long before the deadline; a callback that takes its time is not the plugin's standstill. */
+static void a_call_that_moves_nothing(void **state)
+{
+	const struct call_sink sink = {.file = take_file, .arg = &(unsigned){0}};
+	struct berth_session at = session("gate");
+	struct call *call = call_new(target, clock_after_ms(60000), &sink);
+	int64_t begun = clock_boot_ns();
+	struct err err = {0};
+
+	(void)state;
+	call_set_apart(call);
+	call_set_patience(call, 50);
+	assert_int_equal(call_file_list(call, &at, ".", 0, &err), ERR_PROVIDER_TIMEOUT);
+	assert_string_equal(err.reason, "provider_stuck"); /* it hears no cancel */
+	assert_true(clock_boot_ns() - begun < 30 * CLOCK_NS_PER_S);
+	wait_health(target, 1, 1);
+	sem_post(&fix.gate[1]);
+	wait_health(target, 0, 0);
+	call_free(call);
+}
+
+static int take_slowly(void *arg, const struct berth_file_info *info)
+{
+	struct timespec time = {.tv_nsec = 300 * CLOCK_NS_PER_MS};
+
+	(void)arg;
+	(void)info;
+	nanosleep(&time, NULL);
+	return 0;
+}
+
+static void a_slow_callback_is_no_standstill(void **state)
+{
+	const struct call_sink sink = {.file = take_slowly};
+	struct berth_session at = session("any-bytes");
+	struct call *call = call_new(target, clock_after_ms(60000), &sink);
+	struct err err = {0};
+
+	(void)state;
+	call_set_apart(call);
+	call_set_patience(call, 50);
+	assert_int_equal(call_file_list(call, &at, ".", 0, &err), 0);
+	call_free(call);
+}
+
 static void apart_in_time(void **state)
 {
 	struct berth_session at = session("any-bytes");
@@ -682,6 +727,8 @@ int main(void)
 		CASE(bulkhead),
 		CASE(g3_stuck),
 		CASE(g3_apart),
+		CASE(a_call_that_moves_nothing),
+		CASE(a_slow_callback_is_no_standstill),
 		CASE(apart_in_time),
 		CASE(g3_degraded_refuses),
 		CASE(serialised),

@@ -34,7 +34,7 @@ static struct rconn *conn_new(struct redis_store *store, unsigned slot)
 }
 
 /* NULL: no memory. Waits for one when all are taken. */
-struct rconn *pool_take(struct redis_store *store)
+struct rconn *conns_take(struct redis_store *store)
 {
 	struct rconn *conn;
 
@@ -50,7 +50,7 @@ struct rconn *pool_take(struct redis_store *store)
 	return conn;
 }
 
-void pool_give(struct rconn *conn)
+void conns_give(struct rconn *conn)
 {
 	struct redis_store *store = conn->store;
 
@@ -62,7 +62,7 @@ void pool_give(struct rconn *conn)
 	lock_drop(&store->lock);
 }
 
-void pool_close(struct redis_store *store)
+void conns_close(struct redis_store *store)
 {
 	struct rconn *conn;
 
@@ -177,7 +177,7 @@ static int try_once(struct rconn *conn, struct err *err)
 	return rc;
 }
 
-int pool_connect(struct rconn *conn, int64_t until_ns, bool patient, struct err *err)
+int conns_connect(struct rconn *conn, int64_t until_ns, bool patient, struct err *err)
 {
 	struct redis_store *store = conn->store;
 	int rc = 0;
@@ -195,7 +195,7 @@ int pool_connect(struct rconn *conn, int64_t until_ns, bool patient, struct err 
 	return rc;
 }
 
-void pool_pause(const struct rconn *conn, unsigned round)
+void conns_pause(const struct rconn *conn, unsigned round)
 {
 	int64_t ms = round < 6 ? INT64_C(1) << round : PAUSE_MOST_MS;
 	uint64_t dice = ((uint64_t)clock_boot_ns() ^ conn->slot * UINT64_C(0x9e3779b97f4a7c15)) * 6364136223846793005u;
@@ -206,19 +206,19 @@ void pool_pause(const struct rconn *conn, unsigned round)
 
 /* ---- health ---- */
 
-bool pool_healthy(struct store *base, struct err *err)
+bool conns_healthy(struct store *base, struct err *err)
 {
 	struct redis_store *store = redis_of(base);
 	struct wire_args none = {0};
 	redisReply *reply = NULL;
 	struct err local = {0};
-	struct rconn *conn = pool_take(store);
+	struct rconn *conn = conns_take(store);
 	int rc;
 
 	if (conn == NULL)
 		return false;
 	rc = script_run(conn, SCRIPT_state, &none, &reply, err != NULL ? err : &local);
 	freeReplyObject(reply);
-	pool_give(conn);
+	conns_give(conn);
 	return rc == 0;
 }

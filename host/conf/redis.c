@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The options of Redis that are more than a row: REDIS_URL with its login, the password's source, and what they have to
+ * be together. Main thread. Must never keep a login where the dump or a sentence would show it.
+ */
+#include "conf/internal.h"
+
+static char *end_of_login(char *url)
+{
+	char *at = strstr(url, "://");
+
+	at = at ? at + 3 : url;
+	return memrchr(at, '@', strcspn(at, "/"));
+}
+
+/* Cuts "user:password@" out of the url. */
+static void cut_login(char *url)
+{
+	char *end = end_of_login(url), *from = strstr(url, "://");
+
+	if (!end)
+		return;
+	from = from ? from + 3 : url;
+	memmove(from, end + 1, strlen(end + 1) + 1);
+}
+
+static int take_env_url(struct conf *conf, const char *text, struct err *err)
+{
+	char *url = strdup(text), *type = strdup("redis");
+
+	if (!url || !type) {
+		free(url);
+		free(type);
+		return err_set(err, ERR_NOMEM, "memory is out");
+	}
+	free(conf->redis_url);
+	free(conf->store_type);
+	conf->redis_url = url;
+	conf->store_type = type;
+	if (!end_of_login(url))
+		return 0;
+	cut_login(url);
+	conf->redis_login_url = secret_new(text, strlen(text));
+	return conf->redis_login_url ? 0 : err_set(err, ERR_NOMEM, "memory is out");
+}
+
+int conf_apply_redis(struct conf *conf, const char *env_url, struct err *err)
+{
+	int rc;
+
+	if (end_of_login(conf->redis_url))
+		return err_set(err, ERR_CONFIG,
+			       "%s: redis.url: it holds a login; write the user into redis.user and the place of the "
+			       "password into redis.password",
+			       conf->file);
+	rc = env_url ? take_env_url(conf, env_url, err) : 0;
+	if (rc || !*conf->redis_password || conf->redis_login_url)
+		return rc;
+	rc = secret_load(conf->redis_password, &conf->redis_secret, err);
+	if (rc == 0 && !conf->redis_secret)
+		rc = err_set(err, ERR_CONFIG, "it is empty");
+	return rc ? err_prefix(err, "%s: redis.password", conf->file) : 0;
+}
+
+int conf_check_redis(const struct conf *conf, struct err *err)
+{
+	if (strpbrk(conf->redis_prefix, "{}* \t\n") || strlen(conf->redis_prefix) > 64)
+		return err_set(err, ERR_CONFIG,
+			       "%s: redis.prefix: expected up to 64 characters, none of them {, }, * or blank",
+			       conf->file);
+	if (strcmp(conf->store_type, "redis"))
+		return 0;
+	if (!*conf->redis_url)
+		return err_set(err, ERR_CONFIG, "%s: redis.url: is missing, and store.type = \"redis\" needs it",
+			       conf->file);
+	if (*conf->redis_user && !conf->redis_secret && !conf->redis_login_url)
+		return err_set(err, ERR_CONFIG, "%s: redis.user: needs redis.password", conf->file);
+	return 0;
+}

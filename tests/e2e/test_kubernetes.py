@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+"""berthd with kubernetes.so as its only target, against the fake cluster of tests/peers/kube_fake with real executors in its pods."""
+
+import functools
+import pathlib
+import subprocess
+import sys
+import threading
+
+import harness
+from harness import BUILD, PATIENCE, check, equal, in_parallel, settled, wait_for
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+from kube_fake import Kube  # noqa: E402
+from kube_fake.node import SCRIPTS  # noqa: E402
+
+FAST = 'gc: { interval = "100ms"; };\n'
+
+
+def clustered(test):
+    """Gives the test a cluster of its own, and takes it away."""
+    @functools.wraps(test)
+    def run(make):
+        kube = Kube(BUILD / "bin" / "berth-executor").start()
+        made = []
+
+        def cluster(**kw):
+            made.append(berth_on(make, kube, **kw))
+            return made[-1]
+        try:
+            test(cluster, kube)
+        finally:
+            for berth in made:
+                berth.close(keep=True)  # before its provider; the runner takes the files
+            kube.close()
+    return run
+
+
+def settings(kube, **more):
+    values = {"kubeconfig": more.get("kubeconfig") or kube.kubeconfig(), "signing_key": f"file:{kube.signing_key()}", "template": kube.template(),
+              "kill_grace": "200ms", **more}
+    return " ".join(f'{k} = "{v}";' for k, v in values.items() if v is not None)
+
+
+def berth_on(make, kube, conf=FAST, target="", **more):
+    b = make(conf=conf)
+    for path in (b.dir / "providers.d").iterdir():
+        path.unlink()
+    (b.dir / "providers.d" / "10-kube.conf").write_text(
+        f'provider = "kubernetes";\nname = "kube";\n{target}\nconfig: {{ {settings(kube, **more)} }};\n')
+    return b
+
+
+def task_pod(kube, task):
+    pods = [p for p in kube.pods_of(task) if not p["metadata"].get("deletionTimestamp")]
+    equal(len(pods), 1, f"pods of {task}")
+    return pods[0]
+
+
+def count(kube, method, part=""):
+    return sum(1 for m, target in kube.api.requests if m == method and part in target)
+
+
+def apply(kube, pod, script):
+    meta = pod["metadata"]
+    kube.call(kube.node.apply, ("pods", meta["namespace"], meta["name"]), meta["uid"], script)
+
+
+def on_scripts(kube, script):
+    """Every new pod follows the script; None: it runs."""
+    kube.call(lambda: kube.node.scripts.__setitem__(slice(None), [lambda pod: script]))
+
+
+# ---- the ordinary way ----
+
+@clustered
+def test_a_task_runs_in_its_pod(make, kube):
+    b = make().start()
+    equal(b.sh("t", "echo hello > f; cat f; echo err >&2"), b"hello\n")
+    equal(b.sh("t", "cat f"), b"hello\n", "the same pod")
+    b.put_file("t", "in/data", b"\0\xff bytes").expect(200, 201, 204)
+    equal(b.sh("t", "cat in/data"), b"\0\xff bytes")
+    equal(b.get_file("t", "f").expect(200).body, b"hello\n")
+    pod = task_pod(kube, "t")
+    labels, notes, spec = pod["metadata"]["labels"], pod["metadata"]["annotations"], pod["spec"]
+    equal((labels["berth.dev/task"], labels["berth.dev/workspace"], labels["team"]), ("t", "w", "tests"))
+    equal((notes["berth.dev/task"], notes["berth.dev/deployment"]), ("t", "e2e"))
+    equal((spec["automountServiceAccountToken"], spec["enableServiceLinks"], spec["restartPolicy"]), (False, False, "Never"))
+    check(spec["activeDeadlineSeconds"] > 3600, "a backstop")
+    check(count(kube, "POST", "/pods") == 1, "one create")
+    b.teardown("t", wait="20s").expect(200, 202, 204)
+    wait_for(lambda: not kube.pods(), 20, "the pod to go")
+    settled(b)
+
+
+@clustered
+def test_through_the_proxy(make, kube):
+    b = make(reach="proxy").start()
+    equal(b.sh("t", "echo via"), b"via\n")
+    b.put_file("t", "big", b"x" * 3_000_000).expect(200, 201, 204)
+    equal(b.sh("t", "wc -c < big").strip(), b"3000000")
+    check(count(kube, "POST", ":8080/proxy/v1/execute") >= 2, "commands go through the API server")
+
+
+@clustered
+def test_one_pod_for_many_first_requests(make, kube):
+    b = make().start()
+    for record in in_parallel(16, lambda i: b.run("t", "echo $$ >> ran", timeout_seconds=60)):
+        equal(record["status"], "completed", record.get("error"))
+    task_pod(kube, "t")
+    equal(count(kube, "POST", "/pods"), 1, "creates")
+    equal(len(b.sh("t", "cat ran").splitlines()), 16)
+
+
+@clustered
+def test_names_that_labels_cannot_hold(make, kube):
+    b = make().start()
+    tasks = ["T", "t", "h-x", "x" * 128, "x" * 127 + ".", "a_b.c-"]
+    for task in tasks:
+        equal(b.sh(task, "echo me > me; ls"), b"me\n", task)
+    for task in tasks:
+        pod = task_pod(kube, task)
+        check(len(pod["metadata"]["labels"]["berth.dev/task"]) <= 63 and len(pod["metadata"]["name"]) <= 63, task)
+    equal(len({p["metadata"]["name"] for p in kube.pods().values()}), len(tasks), "names")
+
+
+@clustered
+def test_kill_while_a_command_runs(make, kube):
+    b = make().start()
+    b.sh("t", "true")
+    record = b.create("t", "echo one; while [ ! -e go ]; do sleep 0.05; done; echo two", timeout_seconds=60).expect(202).json
+    wait_for(lambda: b.output(record["id"]) == b"one\n", 20, "its first line")
+    b.restart()
+    b.put_file("t", "go", b"").expect(200, 201, 204)
+    record = b.finish(record["id"])
+    equal((record["status"], b.output(record["id"])), ("completed", b"one\ntwo\n"), record.get("error"))
+    equal(count(kube, "POST", "/pods"), 1, "creates")
+
+
+@clustered
+def test_cancel_ends_the_tree(make, kube):
+    b = make().start()
+    record = b.create("t", "setsid sh -c 'trap \"\" TERM; while :; do date >> tick; sleep 0.05; done' & echo up; wait",
+                      timeout_seconds=60).expect(202).json
+    wait_for(lambda: b.output(record["id"]) == b"up\n", 30, "its start")
+    b.request("DELETE", f"/sandbox/executions/{record['id']}").expect(200, 202)
+    equal(b.finish(record["id"])["status"], "cancelled")
+    size = b.sh("t", "wc -c < tick")
+    equal(b.sh("t", "sleep 0.3; wc -c < tick"), size, "nothing of it is left")
+
+
+# ---- warm pods ----
+
+def free(kube):
+    return [p for p in kube.pods().values() if "berth.dev/pool" in p["metadata"]["labels"]]
+
+
+@clustered
+def test_warm_pods_are_claimed_by_one_patch(make, kube):
+    b = make(target="warm = 2;").start()
+    wait_for(lambda: len(free(kube)) == 2 and b.log().count("a warm session is ready") >= 2, 40, "two warm pods")
+    names = {p["metadata"]["name"] for p in free(kube)}
+    before = count(kube, "PATCH", "/pods/")
+    equal(b.sh("t", "echo in"), b"in\n")
+    pod = task_pod(kube, "t")
+    check(pod["metadata"]["name"] in names, "it is one of the pool's")
+    check("berth.dev/pool" not in pod["metadata"]["labels"], "and no longer in it")
+    equal(count(kube, "PATCH", "/pods/") - before, 1, "patches")
+    wait_for(lambda: len(free(kube)) == 2, 40, "the pool to be filled again")
+    settled(b)
+
+
+@clustered
+def test_a_claim_loses_to_another_writer_and_looks_again(make, kube):
+    b = make(target="warm = 1;").start()
+    wait_for(lambda: len(free(kube)) == 1 and "a warm session is ready" in b.log(), 40, "a warm pod")
+    kube.faults(dict(method="PATCH", path="/pods/", status=409, times=2, body={
+        "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "the object has been modified"}))
+    equal(b.sh("t", "echo in"), b"in\n")
+    task_pod(kube, "t")
+    equal(count(kube, "PATCH", "/pods/"), 3, "patches of the same pod")
+
+
+@clustered
+def test_the_reply_to_a_claim_is_lost(make, kube):
+    b = make(target="warm = 1;").start()
+    wait_for(lambda: len(free(kube)) == 1 and "a warm session is ready" in b.log(), 40, "a warm pod")
+    name = free(kube)[0]["metadata"]["name"]
+    kube.faults(dict(method="PATCH", path="/pods/", when="after", act="cut"))
+    equal(b.sh("t", "echo in"), b"in\n")
+    equal(task_pod(kube, "t")["metadata"]["name"], name, "it stays with the pod that it claimed")
+    settled(b)
+
+
+# ---- the API server misbehaves ----
+
+@clustered
+def test_the_reply_to_a_create_is_lost(make, kube):
+    b = make().start()
+    for number, fault in enumerate((dict(when="after", act="cut"), dict(when="after", status=504), dict(when="before", act="cut"),
+                                    dict(when="before", status=500), dict(when="before", status=503))):
+        kube.faults(dict(method="POST", path="/pods$", **fault))
+        equal(b.sh(f"t{number}", "echo made"), b"made\n", fault)
+        task_pod(kube, f"t{number}")
+    settled(b)
+
+
+@clustered
+def test_throttled_and_failing_requests_are_repeated(make, kube):
+    b = make().start()
+    kube.faults(dict(path="/pods", status=429, headers=[("Retry-After", "1")], times=2),
+                dict(method="GET", path="/pods", status=500, times=2, skip=1), dict(method="GET", path="/pods", act="cut", times=1, skip=3))
+    equal(b.sh("t", "echo hello"), b"hello\n")
+    equal(count(kube, "POST", "/pods") <= 3, True, "creates")
+    task_pod(kube, "t")
+
+
+@clustered
+def test_a_token_that_is_rotated(make, kube):
+    token = kube.dir / "token"
+    token.write_text("first\n")
+    kube.call(lambda: setattr(kube.api, "tokens", {"first"}))
+    b = make(kubeconfig=kube.kubeconfig(tokenFile=token)).start()
+    equal(b.sh("a", "echo 1"), b"1\n")
+    new = token.with_suffix(".new")
+    new.write_text("second\n")
+    new.rename(token)
+    kube.call(lambda: setattr(kube.api, "tokens", {"second"}))
+    equal(b.sh("b", "echo 2"), b"2\n")
+    kube.call(lambda: setattr(kube.api, "tokens", {"third"}))
+    record = b.run("c", "echo 3")
+    equal((record["status"], record["reason"]), ("failed", "unauthorized"))
+    check("first" not in b.log() or "second" not in b.log(), "no token is logged")
+
+
+@clustered
+def test_a_page_that_expired_and_a_forgotten_version(make, kube):
+    b = make().start()
+    b.sh("t", "true")
+    wait_for(lambda: kube.api.watchers, 20, "a watch")
+    kube.call(kube.api.store.forget)
+    wait_for(lambda: count(kube, "GET", "watch=1") >= 2, 20, "a second watch")
+    kube.call(lambda: setattr(kube.api, "cut_watches", 1))
+    kube.call(lambda: setattr(kube.api, "piece", 7))
+    equal(b.sh("t2", "echo still"), b"still\n")
+    settled(b)
+
+
+@clustered
+def test_a_pod_whose_predecessor_is_still_going(make, kube):
+    b = make().start()
+    b.sh("t", "echo old > f")
+    old = task_pod(kube, "t")["metadata"]
+    kube.call(lambda: kube.node.deaf.add(old["uid"]))  # its node is away
+    b.teardown("t", wait="10s")
+    equal(b.sh("t", "ls"), b"", "a new pod")
+    check(task_pod(kube, "t")["metadata"]["uid"] != old["uid"], "of another uid")
+    kube.call(lambda: kube.node.deaf.clear())
+    wait_for(lambda: len(kube.pods_of("t")) == 1, 20, "the old one to go")
+    settled(b)
+
+
+# ---- what pods say ----
+
+# Script -> (execution's status or error word's reason, within which budget).
+FATAL = {
+    "invalid_image_name": "image_name", "err_image_never_pull": "image_pull", "image_inspect_error": "image_inspect",
+    "create_container_error": "container_create", "run_container_error": "container_start", "post_start_hook_error": "container_start",
+    "start_error": "container_start", "container_cannot_run": "container_start",
+    "err_image_pull": "image_pull", "image_pull_back_off": "image_pull", "registry_unavailable": "image_pull",
+    "create_container_config_error": "container_config", "crash_loop_back_off": "executor_crashed",
+    "out_of_cpu": "node_rejected", "out_of_memory": "node_rejected", "out_of_pods": "node_rejected", "node_affinity": "node_rejected",
+    "unexpected_admission": "node_rejected", "node_shutdown": "drained", "terminated": "drained", "evicted": "evicted",
+    "deadline_exceeded": "expired", "preempted": "preempted", "drained": "drained", "taint_manager": "node_lost",
+    "pod_gc": "node_lost", "by_kubelet": "evicted", "oom_killed": "oom", "crashed": "executor_crashed", "succeeded": "executor_ended",
+}
+# Waited for as long as the execution may wait; the log says why.
+WAITED = {"unschedulable": "reason=unschedulable", "scheduling_gated": "reason=scheduling_gated", "no_scheduler": "code=provider_timeout",
+          "container_creating": "code=provider_timeout"}
+
+
+@clustered
+def test_every_row_of_what_a_pod_may_say(make, kube):
+    equal(set(SCRIPTS), set(FATAL) | set(WAITED), "scripts and expectations")
+    b = make(conf=FAST + 'session: { scheduling = "2s"; starting = "2s"; };\n', pull_grace="300ms").start()
+    kube.call(lambda: kube.node.scripts.append(
+        lambda pod: pod["metadata"]["annotations"].get("berth.dev/task", "").replace("-", "_")))
+    for name in WAITED:
+        b.create(name.replace("_", "-"), "echo never", timeout_seconds=60).expect(202)
+    names = sorted(FATAL)
+    for start in range(0, len(names), 12):
+        part = names[start:start + 12]
+        for name, record in zip(part, in_parallel(len(part), lambda i: b.run(part[i].replace("_", "-"), "echo never", timeout_seconds=30))):
+            equal((name, record["status"]), (name, "failed"), record)
+            check(FATAL[name] in (record["reason"], *[w for line in b.log().splitlines() if f"task=w/{name.replace('_', '-')} " in line
+                                                      for w in line.replace("=", " ").split()]), name, record["reason"], record.get("error"))
+    for name, words in WAITED.items():
+        wait_for(lambda: any(f"task=w/{name.replace('_', '-')} " in line and words in line for line in b.log().splitlines()), 30,
+                 f"{name}: {words}")
+
+
+@clustered
+def test_unschedulable_is_told_and_heals(make, kube):
+    b = make().start()
+    on_scripts(kube, "unschedulable")
+    record = b.create("t", "echo scheduled", timeout_seconds=60).expect(202).json
+    wait_for(lambda: b.task("t").expect(200).json.get("phase") == "unschedulable", 20, "the phase to be told")
+    pod = task_pod(kube, "t")
+    on_scripts(kube, None)
+    key = ("pods", "sandboxes", pod["metadata"]["name"])
+    kube.call(lambda: kube.node.spawn(kube.node.run(key, pod)))
+    record = b.finish(record["id"])
+    equal((record["status"], b.output(record["id"])), ("completed", b"scheduled\n"))
+    equal(count(kube, "POST", "/pods"), 1, "it is the same pod")
+
+
+@clustered
+def test_refusals_of_a_create(make, kube):
+    """A full namespace is waited for, and told apart from one that is going."""
+    b = make(conf=FAST + 'session: { scheduling = "2s"; starting = "2s"; };\n').start()
+    kube.call(lambda: setattr(kube.api, "pod_quota", 0))
+    record = b.create("t", "echo room", timeout_seconds=60).expect(202).json
+    wait_for(lambda: "code=quota reason=quota" in b.log(), 20, "the quota to be told")
+    kube.call(lambda: setattr(kube.api, "pod_quota", None))
+    equal((b.finish(record["id"])["status"], b.output(record["id"])), ("completed", b"room\n"))
+    kube.call(lambda: kube.api.terminating.add("sandboxes"))
+    record = b.run("t2", "echo back", timeout_seconds=30)
+    equal((record["status"], record["reason"]), ("failed", "namespace_terminating"), record.get("error"))
+    kube.call(lambda: kube.api.terminating.clear())
+    equal(b.sh("t3", "echo back"), b"back\n")
+
+
+@clustered
+def test_a_runtime_class_that_the_cluster_does_not_have(make, kube):
+    b = make(runtime_class="kata", runtime_isolation="microvm", target='isolation = "microvm";').start()
+    record = b.run("t", "true", timeout_seconds=30)
+    equal((record["status"], record["reason"]), ("failed", "runtime_class"), record.get("error"))
+    equal(len(kube.pods()), 0)
+
+
+@clustered
+def test_a_pod_that_dies_under_a_command(make, kube):
+    b = make().start()
+    for script, reason in (("evicted", "evicted"), ("oom_killed", "oom"), ("preempted", "preempted")):
+        task = script.replace("_", "-")
+        b.sh(task, "echo here > f")
+        record = b.create(task, "echo up; sleep 60", timeout_seconds=90).expect(202).json
+        wait_for(lambda: b.output(record["id"]) == b"up\n", 20, "its start")
+        old = task_pod(kube, task)
+        apply(kube, old, script)
+        record = b.finish(record["id"])
+        equal(record["status"], "failed", script)
+        check(record["reason"] in (reason, "session_lost"), script, record["reason"], record.get("error"))
+        equal(b.sh(task, "ls"), b"", "a new pod, without the files")
+        check(task_pod(kube, task)["metadata"]["uid"] != old["metadata"]["uid"])
+    settled(b)
+
+
+@clustered
+def test_a_pod_that_is_deleted_from_outside(make, kube):
+    b = make().start()
+    b.sh("t", "true")
+    old = task_pod(kube, "t")["metadata"]
+    kube.call(lambda: kube.api.delete("pods", "sandboxes", old["name"], {}))
+    wait_for(lambda: not kube.pods_of("t"), 20, "it to be gone")
+    record = b.run("t", "echo anew")
+    if record["status"] == "failed":  # the files are gone, which whoever asks has to be told
+        equal(record["reason"], "session_lost", record.get("error"))
+    equal(b.sh("t", "echo anew"), b"anew\n")
+    settled(b)
+
+
+@clustered
+def test_a_foreign_pod_is_never_taken(make, kube):
+    """The label says the task, the annotation another deployment: labels may be set by anybody."""
+    def forge():
+        kube.api.create("pods", "sandboxes", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "forged", "labels": {
+            "app.kubernetes.io/managed-by": "berth", "berth.dev/deployment": "e2e", "berth.dev/workspace": "w", "berth.dev/task": "t"},
+            "annotations": {"berth.dev/deployment": "other", "berth.dev/workspace": "w", "berth.dev/task": "t",
+                            "berth.dev/intent": "0" * 32}}, "spec": {
+                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}, "containers": []}})
+    b = make().start()
+    kube.call(forge)
+    equal(b.sh("t", "echo mine"), b"mine\n")
+    check("forged" in kube.pods(), "it is left alone")
+
+
+# ---- the kit ----
+
+def conformance(kube, *more, **settings_more):
+    conf = kube.dir / "target.conf"
+    conf.write_text(f'provider = "kubernetes";\nname = "kubernetes";\nconfig : {{ {settings(kube, **settings_more)} }};\n')
+    done = subprocess.run([str(BUILD / "bin" / "berth-conformance"), str(BUILD / "lib/berth/plugins/kubernetes.so"), "--config",
+                           str(conf), "--gone", "10", "--patience", str(max(1, round(PATIENCE))), *more], capture_output=True, text=True,
+                          errors="replace", stdin=subprocess.DEVNULL, timeout=600 * PATIENCE)
+    check(done.returncode == 0, "\n".join(x for x in done.stdout.splitlines() if not x.startswith("ok")) + done.stderr[-2000:])
+
+
+@clustered
+def test_conformance(make, kube):
+    conformance(kube)
+
+
+@clustered
+def test_conformance_through_the_proxy(make, kube):
+    if not harness.FULL:
+        raise harness.Skipped("with --full")
+    conformance(kube, reach="proxy")
