@@ -186,6 +186,24 @@ void watch_notify(struct watch *watch, const char *key)
 	fire_all(list, false);
 }
 
+void watch_notify_all(struct watch *watch)
+{
+	struct watch_waiter *list = NULL;
+
+	lock_take(&watch->lock);
+	for (size_t i = 0; i < CHAINS; i++) {
+		while (watch->chains[i]) {
+			struct watch_waiter *waiter = watch->chains[i];
+
+			take_off_locked(watch, waiter);
+			waiter->next = list;
+			list = waiter;
+		}
+	}
+	lock_drop(&watch->lock);
+	fire_all(list, false);
+}
+
 struct block {
 	struct lock lock;
 	struct cond cond;

@@ -31,6 +31,8 @@ void watch_add(struct watch *watch, struct watch_waiter *waiter);
 /* True: taken off, fire will not be called. False: it was called, or is being called right now. */
 bool watch_cancel(struct watch *watch, struct watch_waiter *waiter);
 void watch_notify(struct watch *watch, const char *key);
+/* As if every key that somebody waits for had been notified. */
+void watch_notify_all(struct watch *watch);
 
 /* Blocks until check(arg) is true (called after each notification, and first); false when deadline_ns came first. */
 bool watch_block(struct watch *watch, const char *key, bool (*check)(void *arg), void *arg, int64_t deadline_ns);

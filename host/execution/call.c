@@ -124,6 +124,9 @@ static int handle_step(struct txn *txn, void *arg, struct err *err)
 
 	if (rc)
 		return rc;
+	if (!store_is_exclusive(in->run->e->config.store) &&
+	    (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt))
+		return steps_taken_over(in->run->id, err);
 	if (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt)
 		return err_set(err, ERR_EXECUTION_CONFLICT, "execution %s is not at attempt %lld any more", r.id,
 			       (long long)in->run->facts.attempt);

@@ -15,6 +15,7 @@ struct cancel_step {
 	struct executions *e;
 	const char *id, *reason;
 	bool unowned; /* no run of this process has it: the end is written here */
+	bool hold;    /* nobody's claim is over now */
 	char event_id[IDENT_ID_MAX + 1];
 	/* Out of the step. */
 	bool terminal, written;
@@ -28,6 +29,8 @@ static int mark(struct cancel_step *in, struct txn *txn, const struct record *r,
 		return 0;
 	c->cancel_requested_ms = txn_now(txn);
 	c->cancel_reason = in->reason;
+	if (fleet_notify_cancel(txn, r->id, err))
+		return err->code;
 	return steps_put_claim(txn, r->id, c, err);
 }
 
@@ -63,8 +66,9 @@ static int cancel_step(struct txn *txn, void *arg, struct err *err)
 	in->terminal = record_status_terminal(r.status);
 	if (in->terminal)
 		return 0;
-	/* A running one without a run is taken up by the next look at the stream; it then finds the mark. */
-	if (in->unowned && r.status != RECORD_RUNNING)
+	/* A running one without a run is taken up by the next look at the stream; it then finds the mark. So does another
+	 * host that has it. */
+	if (in->unowned && r.status != RECORD_RUNNING && !fleet_is_foreign(in->e, &c, txn_now(txn), in->hold))
 		return end_unowned(in, txn, &r, err);
 	return mark(in, txn, &r, &c, err);
 }
@@ -85,16 +89,28 @@ static bool ask_locked(struct run *run, const char *reason)
 	return false;
 }
 
-/* Ends a run that waited. */
+/* Ends a run that waited. False: it is open, for the next process or for the host that has it. */
 static bool end_waiting(struct run *run)
 {
-	if (finish_cancelled(run) == NEXT_LEAVE) {
+	enum next next = finish_cancelled(run);
+
+	if (next == NEXT_LEAVE)
 		finish_hand_back(run);
-		queue_end(run);
-		return false;
-	}
 	queue_end(run);
-	return true;
+	return next != NEXT_LEAVE && next != NEXT_FOREIGN;
+}
+
+void cancel_local(struct executions *e, const char *id, const char *reason)
+{
+	struct run *run;
+	bool owned;
+
+	lock_take(&e->lock);
+	run = queue_find_locked(e, id);
+	owned = run && !run->cancel && ask_locked(run, reason);
+	lock_drop(&e->lock);
+	if (owned)
+		end_waiting(run);
 }
 
 int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err)
@@ -115,7 +131,8 @@ int execution_cancel(struct executions *e, const char *id, const char *reason, b
 		*ret_done = true;
 		return 0;
 	}
-	step.unowned = !run;
+	step.unowned = !run || owned;
+	step.hold = store_hold_ms(e->config.store) > 0;
 	steps_event_id(step.event_id);
 	rc = steps_update(e, cancel_step, &step, err);
 	if (rc)

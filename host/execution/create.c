@@ -195,6 +195,8 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 		rc = put_rows(in, txn, err);
 	if (rc == 0 && in->room)
 		rc = begin_now(in, txn, &c, err);
+	if (rc == 0 && !in->begun)
+		rc = txn_notify(txn, FLEET_REQUESTS, err); /* whoever has room takes it */
 	take_facts(in->e, &in->record, &c, &in->facts);
 	return rc;
 }

@@ -21,6 +21,10 @@
 #include "execution/spool.h"
 #include "execution/transition.h"
 
+/* Notices to other hosts, beside the watch keys. */
+#define FLEET_REQUESTS "requests"
+#define FLEET_CANCEL "cancel:"
+
 #define RUN_MAGIC 0x72756e21u
 #define REASON_MAX 31
 
@@ -121,19 +125,22 @@ struct run {
 	size_t lost_count;
 };
 
+struct fleet;
+
 struct executions {
 	/* Constant once made; what they point to has locks of its own. */
 	struct executions_config config;
 	struct ended *ended;
 	struct spool *spool;
 	struct pool *pool;
+	struct fleet *fleet; /* NULL: the store is this host's alone */
 	unsigned task_concurrency;
 	_Atomic bool dead; /* freed without a stop: nothing is written any more, as if the process had died */
 
 	/* One thread's: the main thread's, before it has others and after; between, the GC's. */
 	bool stopped;	   /* executions_stop is through */
 	bool reconciled;   /* every open record was looked for once */
-	uint64_t last_seq; /* of the request stream, as read */
+	uint64_t last_seq; /* of the request stream, as read; with a shared store the fleet's thread has it */
 
 	struct lock lock;
 	struct cond changed; /* a worker came back, a wait should end */
@@ -159,6 +166,7 @@ enum next {
 	NEXT_PARK,    /* until a notice or the timer that was set */
 	NEXT_DONE,    /* terminal, or gone from the store */
 	NEXT_LEAVE,   /* the process stops: left as it stands for the next one */
+	NEXT_FOREIGN, /* another host has it: nothing of it is touched here any more */
 	NEXT_GIVEN,   /* another worker has the run: this one was stuck, and touches nothing of it any more */
 };
 
@@ -202,8 +210,23 @@ int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uin
 		      struct err *err);
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1]);
 void steps_changed(struct executions *e, const char *id); /* notifies who watches the record */
+/* What the transition table refused; with a shared store another host may only have been faster (reason `taken_over`).
+ */
 void steps_defect(struct executions *e, const char *id, const struct err *err);
+/* Fails a step, since another host has or had the record. */
+int steps_taken_over(const char *id, struct err *err);
 int64_t steps_now(struct executions *e); /* store time; a guess from the wall clock while the store is away */
+
+/* ---- fleet.c: other hosts of the same store ---- */
+int fleet_start(struct executions *e, struct err *err);
+void fleet_stop(struct executions *e);
+/* Claimed by another host that lives, or, with `hold`, may live: the store was away, see store_hold_ms. */
+bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t now_ms, bool hold);
+/* Inside a step. */
+int fleet_notify_changed(struct txn *txn, const char *id, struct err *err);
+int fleet_notify_cancel(struct txn *txn, const char *id, struct err *err);
+/* A cancel that was asked of another host, for a run of this one. */
+void cancel_local(struct executions *e, const char *id, const char *reason);
 
 /* ---- take.c: to a session ---- */
 enum next take_run(struct run *run);

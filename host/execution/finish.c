@@ -205,6 +205,15 @@ static int put_small_outputs(const struct finish_step *f, struct txn *txn, struc
 	return rc;
 }
 
+/* Another host has it, or had it and is gone: what this one knows of its end is not the truth any more. */
+static bool is_taken_over(const struct run *run, const struct record *r, const struct claim *c, int64_t now_ms)
+{
+	if (store_is_exclusive(run->e->config.store))
+		return false;
+	return record_status_terminal(r->status) || r->attempt != run->facts.attempt ||
+	       fleet_is_foreign(run->e, c, now_ms, false);
+}
+
 /* Readers come as soon as the end is told: they need not decode again what is at hand here. */
 static void show(struct finish_step *f, struct record *r)
 {
@@ -226,9 +235,12 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 	struct run *run = f->run;
 	struct sessions *sessions = run->e->config.sessions;
 	struct record r;
+	struct claim c;
 	bool replay;
-	int rc = steps_load(txn, run->id, &r, NULL, err);
+	int rc = steps_load(txn, run->id, &r, &c, err);
 
+	if (rc == 0 && is_taken_over(run, &r, &c, txn_now(txn)))
+		rc = steps_taken_over(run->id, err);
 	if (rc == 0)
 		rc = steps_apply(run->e, txn, &r, f->finish->event, &f->change, f->event_id, &replay, err);
 	if (rc == 0)
@@ -321,9 +333,23 @@ static void drop_hold(struct run *run, const struct session_end *end, bool done)
 		session_release(run->e->config.sessions, hold, end);
 }
 
+/* Nothing is said of the operation: it is the other host's now. */
+static enum next taken_over(struct run *run)
+{
+	if (run->hold) {
+		session_hold_on_lost(run->hold, NULL, NULL);
+		session_detach(run->e->config.sessions, run->hold);
+		run->hold = NULL;
+	}
+	log_info("another host went on with an execution", KS("execution", run->id));
+	return NEXT_FOREIGN;
+}
+
 /* The record was changed by somebody else, or is not there to be changed. */
 static enum next refused(struct run *run, const struct finish *in, const struct err *err)
 {
+	if (strcmp(err->reason, "taken_over") == 0)
+		return taken_over(run);
 	if (err->code == ERR_EXECUTION_CONFLICT)
 		steps_defect(run->e, run->id, err);
 	else

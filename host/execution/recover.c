@@ -21,6 +21,7 @@ struct look {
 	struct executions *e;
 	enum record_status status;
 	struct ident ident;
+	bool hold, foreign;
 };
 
 static int look_step(struct txn *txn, void *arg, struct err *err)
@@ -35,6 +36,7 @@ static int look_step(struct txn *txn, void *arg, struct err *err)
 	if (rc)
 		return rc;
 	look->status = r.status;
+	look->foreign = fleet_is_foreign(look->e, &c, txn_now(txn), look->hold);
 	take_facts(look->e, &r, &c, &look->facts);
 	return 0;
 }
@@ -73,7 +75,7 @@ static int put_in_line(struct executions *e, const struct look *look, struct err
 
 int recover_adopt(struct executions *e, const char *id, struct err *err)
 {
-	struct look look = {.e = e, .id = id};
+	struct look look = {.e = e, .id = id, .hold = store_hold_ms(e->config.store) > 0};
 	char subject[IDENT_ID_MAX + 1];
 	int rc;
 
@@ -83,7 +85,7 @@ int recover_adopt(struct executions *e, const char *id, struct err *err)
 	if (rc)
 		return rc;
 	if (!record_status_terminal(look.status))
-		return is_known(e, id) ? 0 : put_in_line(e, &look, err);
+		return look.foreign || is_known(e, id) ? 0 : put_in_line(e, &look, err);
 	snprintf(subject, sizeof(subject), "%s", id);
 	return steps_update(e, ack_step, subject, err);
 }

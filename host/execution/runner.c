@@ -57,7 +57,7 @@ static void turn_over(struct run *run, enum next next)
 		queue_park(run);
 		return;
 	}
-	if (next != NEXT_DONE)
+	if (next != NEXT_DONE && next != NEXT_FOREIGN)
 		finish_hand_back(run);
 	queue_end(run);
 }
@@ -111,6 +111,7 @@ void sweep_expire(struct run *run)
 
 static void executions_destroy(struct executions *e)
 {
+	fleet_stop(e);
 	if (e->pool)
 		pool_free(e->pool);
 	map_free(e->runs);
@@ -160,6 +161,9 @@ int executions_start(struct executions *e, struct err *err)
 {
 	int rc = recover_stream(e, err);
 
+	if (rc)
+		return rc;
+	rc = fleet_start(e, err);
 	if (rc)
 		return rc;
 	lock_take(&e->lock);
@@ -242,6 +246,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 
 	if (e->stopped)
 		return;
+	fleet_stop(e);
 	if (grace > last)
 		grace = last;
 	lock_take(&e->lock);
@@ -266,6 +271,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 static void die(struct executions *e)
 {
 	atomic_store(&e->dead, true);
+	fleet_stop(e);
 	lock_take(&e->lock);
 	e->stopping = e->give_up = true;
 	detach_locked(e);

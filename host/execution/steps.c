@@ -130,7 +130,7 @@ static int put_event(struct txn *txn, const struct record *r, enum record_event 
 	if (rc == 0 && event == EVENT_REQUESTED)
 		rc = txn_append(txn, STREAM_REQUESTS, r->id, buf.ptr, buf.len, err);
 	buf_fini(&buf);
-	return rc;
+	return rc ? rc : fleet_notify_changed(txn, r->id, err);
 }
 
 int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
@@ -196,8 +196,20 @@ void steps_changed(struct executions *e, const char *id)
 	watch_notify(e->config.watch, key);
 }
 
+int steps_taken_over(const char *id, struct err *err)
+{
+	int rc = err_set(err, ERR_EXECUTION_CONFLICT, "another host went on with %.48s", id);
+
+	err_reason(err, "taken_over");
+	return rc;
+}
+
 void steps_defect(struct executions *e, const char *id, const struct err *err)
 {
+	if (strcmp(err->reason, "taken_over") == 0) {
+		log_info("another host went on with an execution", KS("execution", id));
+		return;
+	}
 	log_error("illegal transition", KS("execution", id), KS("error", err->msg));
 	lock_take(&e->lock);
 	e->defects++;

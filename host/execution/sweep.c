@@ -238,7 +238,8 @@ void sweep_round(void *arg)
 	if (!started || atomic_load(&e->dead))
 		return;
 	expire(e);
-	if (recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
+	/* With a shared store the fleet's thread reads it. */
+	if (store_is_exclusive(e->config.store) && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
 		log_warn("the request stream could not be read", KS("error", err.msg));
 	if (!e->reconciled)
 		e->reconciled = recover_lost(e, &err) == 0;

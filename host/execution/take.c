@@ -24,11 +24,13 @@ enum take_result {
 	TAKE_CANCEL,  /* a cancel was asked of a former runner */
 	TAKE_EXPIRED, /* it waited too long */
 	TAKE_ENDED,   /* the record is terminal */
+	TAKE_FOREIGN, /* another host has it */
 };
 
 struct take {
 	struct run *run;
 	char claimed_event[IDENT_ID_MAX + 1], started_event[IDENT_ID_MAX + 1];
+	bool hold; /* nobody's claim is over now */
 	/* Out of the step. */
 	enum take_result result;
 	bool claimed_now;
@@ -230,6 +232,10 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 		take->result = TAKE_ENDED;
 		return txn_ack_subject(txn, STREAM_REQUESTS, run->id, err);
 	}
+	if (fleet_is_foreign(run->e, &c, txn_now(txn), take->hold)) {
+		take->result = TAKE_FOREIGN;
+		return 0;
+	}
 	if (r.status != RECORD_QUEUED && !is_ours(run, &c) && is_poison(run, &r, &c))
 		return end_poison(take, txn, &r, err);
 	if (r.status == RECORD_RUNNING && (run->resume || !is_ours(run, &c))) {
@@ -375,7 +381,7 @@ static enum next resumed(struct run *run)
 
 static enum next take_done(struct run *run, const struct take *take)
 {
-	if (take->result != TAKE_ENDED)
+	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN)
 		take_set_facts(run, &take->facts);
 	switch (take->result) {
 	case TAKE_LIVE:
@@ -388,6 +394,8 @@ static enum next take_done(struct run *run, const struct take *take)
 		return finish_cancelled(run);
 	case TAKE_EXPIRED:
 		return finish_expired(run);
+	case TAKE_FOREIGN:
+		return NEXT_FOREIGN;
 	case TAKE_ENDED:
 		break;
 	}
@@ -473,7 +481,7 @@ static int load_facts_step(struct txn *txn, void *arg, struct err *err)
 enum next take_run(struct run *run)
 {
 	struct executions *e = run->e;
-	struct take take = {.run = run};
+	struct take take = {.run = run, .hold = store_hold_ms(e->config.store) > 0};
 	struct err err = {0};
 	int rc = 0;
 

@@ -96,6 +96,17 @@ static void note_effect(const struct row *row, struct session_effect *ret)
 	ret->cause = row->b.cause;
 }
 
+/* Who waits for the task on another host. */
+static int tell_others(struct txn *txn, const struct row *row, const struct session_effect *effect, struct err *err)
+{
+	char key[WATCH_KEY_MAX];
+
+	if (!effect->notify)
+		return 0;
+	task_watch_key(&row->ident, key);
+	return txn_notify(txn, key, err);
+}
+
 int row_put(struct sessions *s, struct txn *txn, struct row *row, struct session_effect *ret, struct err *err)
 {
 	struct store_row stored = {.key = row->key, .group = row->ident.workspace};
@@ -122,8 +133,10 @@ int row_put(struct sessions *s, struct txn *txn, struct row *row, struct session
 	}
 	if (r == 0)
 		r = recount(txn, row, err);
-	if (r == 0)
+	if (r == 0) {
 		note_effect(row, ret);
+		r = tell_others(txn, row, ret, err);
+	}
 	buf_fini(&doc);
 	return r;
 }

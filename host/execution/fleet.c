@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Owns what this host has to learn of the other hosts of its store: new requests, claims that ended without their
+ * runner, cancels that were asked elsewhere, claims that another host took. One thread, and only where the store is
+ * shared; notices only make it look earlier than it would. Never judges by a notice: it looks at the rows.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/limits.h"
+#include "core/log.h"
+#include "execution/execution_private.h"
+
+#define LOOK_MS 2000	/* for ended claims and for requests */
+#define CLAIMS_MS 4000	/* for what others did to the claims of this host: a cancel arrives within 5 s */
+#define PAGE 256	/* claims looked at in one step */
+#define STALE_MAX 10000 /* ended claims of one look; the next look finds the rest */
+
+struct fleet {
+	struct executions *e;
+	pthread_t thread;
+	struct lock lock;
+	struct cond wake;
+	/* Under lock. */
+	bool stop, requests, claims;
+};
+
+/* ---- claims that ended ---- */
+
+struct stale {
+	struct buf ids; /* NUL-terminated, one after the other */
+};
+
+static bool note_stale(const struct store_row *row, void *arg)
+{
+	struct stale *stale = arg;
+
+	return buf_append(&stale->ids, row->key, strlen(row->key) + 1) == 0;
+}
+
+static int stale_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct stale *stale = arg;
+
+	buf_clear(&stale->ids);
+	return txn_scan_due(txn, STORE_CLAIM, txn_now(txn), STALE_MAX, note_stale, stale, err);
+}
+
+/* Not while the store has just come back: their runners may live and only have been unable to say so. */
+static void take_stale(struct executions *e)
+{
+	struct stale stale;
+	struct err err = {0};
+	int rc;
+
+	if (store_hold_ms(e->config.store) > 0)
+		return;
+	buf_init(&stale.ids, STALE_MAX * (IDENT_ID_MAX + 1));
+	rc = store_view(e->config.store, stale_step, &stale, &err);
+	for (size_t at = 0; rc == 0 && at < stale.ids.len; at += strlen(stale.ids.ptr + at) + 1) {
+		rc = recover_adopt(e, stale.ids.ptr + at, &err);
+		if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+			rc = 0;
+	}
+	if (rc && rc != ERR_SHUTTING_DOWN)
+		log_warn("ended claims could not be looked at", KS("error", err.msg));
+	buf_fini(&stale.ids);
+}
+
+/* ---- the claims of this host ---- */
+
+struct own_claim {
+	char id[IDENT_ID_MAX + 1];
+	char cancel[REASON_MAX + 1]; /* asked for, with this reason; or "" */
+	bool taken;		     /* by another host, or ended by it */
+};
+
+struct own_page {
+	struct executions *e;
+	struct own_claim claims[PAGE];
+	size_t count;
+	char after[IDENT_ID_MAX + 1];
+};
+
+static bool own_one(const char *key, void *value, void *arg)
+{
+	struct own_page *page = arg;
+	const struct run *run = value;
+
+	if (strcmp(key, page->after) > 0 && run->claimed) {
+		page->claims[page->count] = (struct own_claim){0};
+		snprintf(page->claims[page->count++].id, sizeof(page->claims[0].id), "%s", key);
+	}
+	return page->count < PAGE;
+}
+
+static int look_at_claim(struct own_page *page, struct txn *txn, struct own_claim *own, struct err *err)
+{
+	struct store_row row;
+	struct claim c;
+	int rc = txn_get(txn, STORE_CLAIM, own->id, &row, err);
+
+	own->taken = false;
+	own->cancel[0] = '\0';
+	if (rc || (row.doc && claim_decode(txn_arena(txn), own->id, row.doc, row.doc_len, &c, NULL)))
+		return rc; /* whoever needs a row that cannot be read says so */
+	own->taken = !row.doc || !c.runner || strcmp(c.runner, page->e->config.host_id) != 0;
+	if (!own->taken && c.cancel_requested_ms)
+		snprintf(own->cancel, sizeof(own->cancel), "%s", c.cancel_reason ? c.cancel_reason : "cancelled");
+	return 0;
+}
+
+static int own_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct own_page *page = arg;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < page->count; i++)
+		rc = look_at_claim(page, txn, &page->claims[i], err);
+	return rc;
+}
+
+/* The command goes on under the other host's eyes: this one only stops looking. */
+static void let_go(struct executions *e, const char *id)
+{
+	struct run *run;
+
+	lock_take(&e->lock);
+	run = queue_find_locked(e, id);
+	if (run) {
+		call_stop_locked(run, BERTH_CANCEL_DETACH);
+		queue_wake_locked(run);
+	}
+	lock_drop(&e->lock);
+}
+
+static void look_at_own(struct executions *e)
+{
+	struct own_page *page = calloc(1, sizeof(*page));
+	struct err err = {0};
+	int rc = 0;
+
+	if (!page)
+		return;
+	page->e = e;
+	do {
+		page->count = 0;
+		lock_take(&e->lock);
+		map_each(e->runs, own_one, page);
+		lock_drop(&e->lock);
+		if (page->count == 0)
+			break;
+		memcpy(page->after, page->claims[page->count - 1].id, sizeof(page->after));
+		rc = store_view(e->config.store, own_step, page, &err);
+		for (size_t i = 0; rc == 0 && i < page->count; i++) {
+			if (page->claims[i].taken)
+				let_go(e, page->claims[i].id);
+			else if (page->claims[i].cancel[0])
+				cancel_local(e, page->claims[i].id, page->claims[i].cancel);
+		}
+	} while (rc == 0 && page->count == PAGE);
+	free(page);
+}
+
+/* ---- notices ---- */
+
+static bool is_ours(struct executions *e, const char *id)
+{
+	bool ours;
+
+	lock_take(&e->lock);
+	ours = queue_find_locked(e, id) != NULL;
+	lock_drop(&e->lock);
+	return ours;
+}
+
+static void wake(struct fleet *fleet, bool requests, bool claims)
+{
+	lock_take(&fleet->lock);
+	fleet->requests |= requests;
+	fleet->claims |= claims;
+	cond_wake_all(&fleet->wake);
+	lock_drop(&fleet->lock);
+}
+
+/* On the store's thread. */
+static void on_notice(const char *key, void *arg)
+{
+	struct fleet *fleet = arg;
+	struct executions *e = fleet->e;
+
+	if (!key) {
+		wake(fleet, true, true);
+		watch_notify_all(e->config.watch);
+	} else if (strcmp(key, FLEET_REQUESTS) == 0) {
+		wake(fleet, true, false);
+	} else if (strncmp(key, FLEET_CANCEL, strlen(FLEET_CANCEL)) == 0) {
+		if (is_ours(e, key + strlen(FLEET_CANCEL)))
+			wake(fleet, false, true);
+	} else {
+		watch_notify(e->config.watch, key);
+	}
+}
+
+int fleet_notify_changed(struct txn *txn, const char *id, struct err *err)
+{
+	char key[64];
+
+	execution_watch_key(id, key);
+	return txn_notify(txn, key, err);
+}
+
+int fleet_notify_cancel(struct txn *txn, const char *id, struct err *err)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%s%s", FLEET_CANCEL, id);
+	return txn_notify(txn, key, err);
+}
+
+bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t now_ms, bool hold)
+{
+	if (store_is_exclusive(e->config.store) || !c->runner || strcmp(c->runner, e->config.host_id) == 0)
+		return false;
+	return c->claim_until_ms > 0 && (hold || c->claim_until_ms > now_ms);
+}
+
+/* ---- the thread ---- */
+
+struct looks {
+	bool requests, claims;
+	int64_t requests_ns, claims_ns; /* when the next look is due anyway */
+};
+
+static bool wait_for_look(struct fleet *fleet, struct looks *looks)
+{
+	int64_t until = looks->requests_ns < looks->claims_ns ? looks->requests_ns : looks->claims_ns;
+	bool stop;
+
+	lock_take(&fleet->lock);
+	while (!fleet->stop && !fleet->requests && !fleet->claims && cond_wait_until(&fleet->wake, &fleet->lock, until))
+		;
+	looks->requests = fleet->requests || clock_boot_ns() >= looks->requests_ns;
+	looks->claims = fleet->claims || clock_boot_ns() >= looks->claims_ns;
+	fleet->requests = fleet->claims = false;
+	stop = fleet->stop;
+	lock_drop(&fleet->lock);
+	return !stop;
+}
+
+static bool is_running(struct executions *e)
+{
+	bool running;
+
+	lock_take(&e->lock);
+	running = e->started && !e->stopping;
+	lock_drop(&e->lock);
+	return running && !atomic_load(&e->dead);
+}
+
+static void *fleet_main(void *arg)
+{
+	struct fleet *fleet = arg;
+	struct executions *e = fleet->e;
+	struct looks looks = {.requests_ns = clock_after_ms(LOOK_MS), .claims_ns = clock_after_ms(CLAIMS_MS)};
+	struct err err = {0};
+
+	while (wait_for_look(fleet, &looks)) {
+		if (!is_running(e))
+			continue;
+		if (looks.requests && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
+			log_warn("the request stream could not be read", KS("error", err.msg));
+		if (clock_boot_ns() >= looks.requests_ns) {
+			take_stale(e);
+			looks.requests_ns = clock_after_ms(LOOK_MS);
+		}
+		if (looks.claims) {
+			look_at_own(e);
+			looks.claims_ns = clock_after_ms(CLAIMS_MS);
+		}
+	}
+	return NULL;
+}
+
+void fleet_stop(struct executions *e)
+{
+	struct fleet *fleet = e->fleet;
+
+	if (!fleet)
+		return;
+	(void)store_listen(e->config.store, NULL, NULL, NULL);
+	lock_take(&fleet->lock);
+	fleet->stop = true;
+	cond_wake_all(&fleet->wake);
+	lock_drop(&fleet->lock);
+	thread_join_until(fleet->thread, INT64_MAX);
+	cond_fini(&fleet->wake);
+	lock_fini(&fleet->lock);
+	free(fleet);
+	e->fleet = NULL;
+}
+
+int fleet_start(struct executions *e, struct err *err)
+{
+	struct fleet *fleet;
+
+	if (store_is_exclusive(e->config.store))
+		return 0;
+	fleet = calloc(1, sizeof(*fleet));
+	if (!fleet)
+		return err_set(err, ERR_NOMEM, "no memory to look after the other hosts");
+	fleet->e = e;
+	lock_init(&fleet->lock, LOCK_LEAF);
+	cond_init(&fleet->wake);
+	if (thread_start(&fleet->thread, "fleet", fleet_main, fleet)) {
+		cond_fini(&fleet->wake);
+		lock_fini(&fleet->lock);
+		free(fleet);
+		return err_set(err, ERR_NOMEM, "no thread to look after the other hosts");
+	}
+	e->fleet = fleet;
+	return store_listen(e->config.store, on_notice, fleet, err);
+}
