@@ -242,18 +242,32 @@ static int64_t pause_ms(unsigned tries, int64_t after_ms)
 	return ms + ms * noise / (4 * 65536);
 }
 
-static int32_t judge(const struct api_request *request, struct api_answer *answer, int64_t after_ms, struct kerr *err)
+/* An object, a list of them, or the word that it was done. Anything else was said by somebody in between. */
+static bool is_answer(struct json_object *body)
+{
+	return *api_text(body, "metadata.uid") || json_object_is_type(api_at(body, "items"), json_type_array) ||
+	       (!strcmp(api_text(body, "kind"), "Status") && !strcmp(api_text(body, "status"), "Success"));
+}
+
+static int32_t judge(struct kube *k, const struct api_request *request, struct api_answer *answer, int64_t after_ms,
+		     struct kerr *err)
 {
 	int32_t rc;
 
 	if (answer->status >= 200 && answer->status < 300)
-		return answer->body ? BERTH_OK
-				    : kerr_set(err, is_mutating(request) ? BERTH_UNKNOWN : BERTH_UNAVAILABLE, "bad_response",
-					       "%s: HTTP %u without JSON", request->what, answer->status);
+		return is_answer(answer->body)
+			       ? BERTH_OK
+			       : kerr_set(err, is_mutating(request) ? BERTH_UNKNOWN : BERTH_UNAVAILABLE, "bad_response",
+					  "%s: HTTP %u with what is no answer of an API server", request->what, answer->status);
 	rc = status_classify(answer->status, answer->body, request->what, is_mutating(request), err);
 	if (!after_ms)
 		after_ms = api_number(answer->body, "details.retryAfterSeconds") * 1000;
+	/* Said when to come again: it was turned away at the door. */
+	if (answer->status == 503 && after_ms > 0)
+		rc = kerr_set(err, BERTH_UNAVAILABLE, "server_unavailable", "%s: HTTP 503, come again", request->what);
 	err->retry_after_ms = after_ms > 0 ? after_ms : 0;
+	if (after_ms > 0)
+		atomic_store(&k->quiet_ns, text_boot_ns() + after_ms * 1000000);
 	return rc;
 }
 
@@ -272,7 +286,7 @@ int32_t api_send(struct kube *k, struct berth_call *call, const struct api_reque
 		renewed = renewed || renew;
 		rc = send_once(k, call, request, renew, ret_answer, &after_ms, err);
 		if (!rc)
-			rc = judge(request, ret_answer, after_ms, err);
+			rc = judge(k, request, ret_answer, after_ms, err);
 		if (ret_answer->status == 429)
 			kube_host->counter(k->target, METRIC_THROTTLED, 1);
 		if (ret_answer->status == 401 && !renewed)

@@ -63,9 +63,9 @@ static int32_t patch_once(struct kube *k, struct berth_call *call, struct sessio
 	rc = api_send(k, call, &request, &answer, err);
 	if (!rc)
 		*ret_pod = json_object_get(answer.body);
-	if (answer.status == 404)
+	if (rc == BERTH_NOT_FOUND)
 		rc = kerr_set(err, BERTH_SESSION_LOST, "deleted", "the pod is gone");
-	if (answer.status == 409)
+	if (rc == BERTH_CONFLICT)
 		kube_host->counter(k->target, METRIC_CONFLICTS, 1);
 	json_object_put(request.body);
 	api_drop(&answer);

@@ -38,11 +38,21 @@ int32_t backend_delete(struct kube *k, struct berth_call *call, const char *path
 	json_object_object_add(body, "preconditions", preconditions);
 	rc = api_send(k, call, &request, &answer, err);
 	/* The name belongs to another object by now: ours is gone. */
-	if (answer.status == 409)
+	if (rc == BERTH_CONFLICT)
 		rc = kerr_set(err, BERTH_NOT_FOUND, "deleted", "%s: it was gone", what);
 	json_object_put(body);
 	api_drop(&answer);
 	return rc;
+}
+
+bool backend_hold_off(struct berth_call *call, const struct kerr *err)
+{
+	int64_t until_ns = text_boot_ns() + err->retry_after_ms * 1000000;
+	struct kerr why;
+
+	if (err->retry_after_ms <= 0)
+		return false;
+	return until_ns >= kube_deadline_ns(call) || kube_wait(call, until_ns, &why);
 }
 
 static int32_t set_label(struct json_object *labels, const char *key, const char *id, struct kerr *err)

@@ -50,6 +50,8 @@ int32_t backend_get(struct kube *k, struct berth_call *call, const char *path, c
 /* DELETE with the uid as precondition; OK when it is gone or going, NOT_FOUND when there was none. */
 int32_t backend_delete(struct kube *k, struct berth_call *call, const char *path, const char *what, const char *uid,
 		       struct kerr *err);
+/* Before more is asked after a failure that said when: waits. False: go on; true: there is no time for it, err is what it was. */
+bool backend_hold_off(struct berth_call *call, const struct kerr *err);
 /* Labels and annotations of an object that Berth makes. The identity may be empty. */
 int32_t backend_mark(const struct kube *k, struct json_object *metadata, const char *workspace, const char *task,
 		     const char *intent, struct kerr *err);

@@ -22,7 +22,7 @@ int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *
 	*ret_pod = NULL;
 	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->pod);
 	rc = api_send(k, call, &request, &answer, err);
-	if (answer.status == 404)
+	if (rc == BERTH_NOT_FOUND)
 		rc = kerr_set(err, BERTH_SESSION_LOST, "deleted", "the pod is gone");
 	else if (!rc && strcmp(api_text(answer.body, "metadata.uid"), session->uid))
 		rc = kerr_set(err, BERTH_SESSION_LOST, "deleted", "the pod is gone; another one has its name");

@@ -132,11 +132,16 @@ static int32_t send(struct kube *k, struct session *session, struct peer_request
 	return fate_after(k, t->call, session, rc, err);
 }
 
+static bool is_look(const char *path)
+{
+	return !strcmp(path, "/v1/file/stat") || !strcmp(path, "/v1/file/list") || !strcmp(path, "/v1/changes");
+}
+
 int32_t files_ask(struct kube *k, struct berth_call *call, struct session *session, const char *path,
 		  struct json_object *arguments, struct kerr *err)
 {
 	struct transfer t = {.call = call};
-	struct peer_request request = {.path = path, .arguments = arguments};
+	struct peer_request request = {.path = path, .arguments = arguments, .safe = is_look(path)};
 
 	return send(k, session, &request, &t, err);
 }
@@ -146,7 +151,7 @@ int32_t files_fetch(struct kube *k, struct berth_call *call, struct session *ses
 {
 	struct transfer t = {.call = call};
 	struct buf list = {.max = (size_t)8 * 1024 * 1024}, frames = {.max = (size_t)9 * 1024 * 1024};
-	struct peer_request request = {.path = path, .arguments = arguments};
+	struct peer_request request = {.path = path, .arguments = arguments, .safe = true};
 	int32_t rc;
 
 	for (size_t i = 0; i < path_count; i++) {

@@ -6,6 +6,7 @@
 #include <berth/provider.h>
 #include <json-c/json.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "cluster.h"
@@ -35,6 +36,7 @@ struct kube {
 	struct json_object *template; /* {metadata, spec}; never changed after open */
 	char label_deployment[LABEL_VALUE_MAX + 1];
 
+	_Atomic int64_t quiet_ns; /* the API server asked for less until then; what is not urgent waits */
 	pthread_mutex_t lock;
 	struct cluster cluster; /* lock: the materials */
 	struct watch *watch;

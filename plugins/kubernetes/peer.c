@@ -50,6 +50,7 @@ struct exchange {
 	int32_t result;	  /* what R said; -1: nothing yet */
 	char reason[BERTH_REASON_MAX + 1];
 	int64_t clock_ms; /* how far the executor's clock is ahead */
+	int64_t retry_after_ms;
 };
 
 /* ---- frames ---- */
@@ -400,6 +401,7 @@ static int32_t exchange(struct exchange *ex, const char *method, const char *pat
 	ex->err->code = BERTH_OK;
 	rc = kube_host->http(ex->k->target, ex->call, &http, &response);
 	*ret_sent = response.sent;
+	ex->retry_after_ms = response.retry_after_ms;
 	/* What a callback of ours returned stands in err already. */
 	if (rc && ex->err->code != rc) {
 		kerr_set(ex->err, rc, "executor", "the executor did not answer");
@@ -442,14 +444,17 @@ static int32_t blame(struct exchange *ex)
 	struct json_object *body = parse(ex->in.ptr, ex->in.len);
 	const char *message = api_text(body, "message");
 	int32_t rc;
+	/* Whoever answered may have passed the request on before. */
+	int32_t open = ex->request && !ex->request->safe ? BERTH_UNKNOWN : BERTH_UNAVAILABLE;
 
 	if (ex->k->via_proxy && ex->status >= 500)
-		rc = kerr_set(ex->err, BERTH_UNAVAILABLE, "unreachable", "the API server does not reach the executor: HTTP %u: %.300s",
-			      ex->status, message);
-	else if (ex->k->via_proxy)
+		rc = kerr_set(ex->err, open, "unreachable", "the API server does not reach the executor: HTTP %u: %.300s", ex->status,
+			      message);
+	else if (ex->k->via_proxy && ex->status >= 400)
 		rc = status_classify(ex->status, body, "proxy to the executor", false, ex->err);
 	else
-		rc = kerr_set(ex->err, BERTH_UNAVAILABLE, "wrong_peer", "what answers at the pod's address is no executor");
+		rc = kerr_set(ex->err, open, "wrong_peer", "what answers at the pod's address is no executor: HTTP %u", ex->status);
+	ex->err->retry_after_ms = ex->retry_after_ms;
 	json_object_put(body);
 	return rc;
 }

@@ -157,7 +157,7 @@ static int32_t settle(struct making *m, const char *name)
 	struct kerr why;
 	int32_t rc;
 
-	if (look(m, name, &pod, &why))
+	if (backend_hold_off(m->call, m->err) || look(m, name, &pod, &why))
 		return m->err->code;
 	podview_of(pod, m->k->container, &view);
 	rc = is_this(m, &view) && !view.deleting ? created(m, pod) : m->err->code;

@@ -121,7 +121,7 @@ static int32_t wait_pod(struct wait *w, struct json_object **ret_pod)
 /* The executor takes our key: a session is not handed out before. */
 static int32_t dial_once(struct wait *w, char *ret_root, size_t cap)
 {
-	const struct peer_request request = {.path = "/v1/check"};
+	const struct peer_request request = {.path = "/v1/check", .safe = true};
 	struct json_object *health;
 	bool touched;
 	int32_t rc = peer_health(w->k, w->call, w->session, &health, w->err);
@@ -175,7 +175,9 @@ static int32_t emit(struct wait *w, struct json_object *pod, const char *root)
 	if (w->k->claims) {
 		report.info.workspace_id = str_of(w->session->workspace);
 		report.info.task_id = str_of(w->session->task);
-		report.info.intent = str_of("");
+		report.info.intent = str_of(w->session->intent);
+		report.info.created_ms = w->session->created_ms;
+		report.info.expires_ms = w->session->expires_ms;
 	}
 	return kube_host->emit_session(w->call, &report.info);
 }

@@ -16,6 +16,9 @@ struct session {
 	char ip[64];
 	char instance[INSTANCE_LEN + 1]; /* of the executor's process; empty: not known yet */
 	char workspace[129], task[129];
+	/* Of a claim, once it was read; not kept by the host. */
+	char intent[64];
+	int64_t created_ms, expires_ms;
 };
 
 /* From what the host kept. False: none of ours. */

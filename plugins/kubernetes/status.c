@@ -14,6 +14,7 @@ struct row {
 	int32_t code;
 	const char *reason; /* ours */
 	bool open;	    /* of a request that changes something the outcome is not known */
+	bool own;	    /* means this only when the API server says so itself, in a Status object */
 };
 
 static const struct row rows[] = {
@@ -26,12 +27,12 @@ static const struct row rows[] = {
 	{403, NULL, "usage per", BERTH_INVALID, "limit_range", false},
 	{403, NULL, "PriorityClass", BERTH_INVALID, "priority_class", false},
 	{403, NULL, NULL, BERTH_FORBIDDEN, "forbidden", false},
-	{404, NULL, NULL, BERTH_NOT_FOUND, "not_found", false},
+	{404, NULL, NULL, BERTH_NOT_FOUND, "not_found", false, true},
 	{405, NULL, NULL, BERTH_INVALID, "bad_request", false},
 	{406, NULL, NULL, BERTH_INVALID, "bad_request", false},
-	{409, "AlreadyExists", NULL, BERTH_CONFLICT, "exists", false},
-	{409, NULL, NULL, BERTH_CONFLICT, "conflict", false},
-	{410, NULL, NULL, BERTH_UNAVAILABLE, "expired", false},
+	{409, "AlreadyExists", NULL, BERTH_CONFLICT, "exists", false, true},
+	{409, NULL, NULL, BERTH_CONFLICT, "conflict", false, true},
+	{410, NULL, NULL, BERTH_UNAVAILABLE, "expired", false, true},
 	{413, NULL, NULL, BERTH_INVALID, "too_large", false},
 	{415, NULL, NULL, BERTH_INVALID, "bad_request", false},
 	{422, NULL, NULL, BERTH_INVALID, "rejected", false},
@@ -57,23 +58,23 @@ const char *status_reason(struct json_object *body)
 	return strcmp(text_of(body, "kind"), "Status") ? "" : text_of(body, "reason");
 }
 
-static bool matches(const struct row *row, uint32_t status, const char *word, const char *message)
+static bool matches(const struct row *row, uint32_t status, bool own, const char *word, const char *message)
 {
-	return row->status == status && (!row->word || !strcmp(row->word, word)) &&
+	return row->status == status && (own || !row->own) && (!row->word || !strcmp(row->word, word)) &&
 	       (!row->message || strstr(message, row->message));
 }
 
 int32_t status_classify(uint32_t status, struct json_object *body, const char *what, bool writing, struct kerr *err)
 {
+	bool own = !strcmp(text_of(body, "kind"), "Status");
 	const char *word = status_reason(body);
-	const char *message = *word || !strcmp(text_of(body, "kind"), "Status") ? text_of(body, "message") : "";
-	const struct row other = {status, NULL, NULL, status >= 500 ? BERTH_UNAVAILABLE : BERTH_INVALID,
-				  status >= 500 ? "server_error" : "bad_response", status >= 500};
+	const char *message = own ? text_of(body, "message") : "";
+	const struct row other = {status, NULL, NULL, BERTH_UNAVAILABLE, status >= 500 ? "server_error" : "bad_response", true, false};
 	const struct row *row = &other;
 	int32_t code;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (matches(&rows[i], status, word, message)) {
+		if (matches(&rows[i], status, own, word, message)) {
 			row = &rows[i];
 			break;
 		}

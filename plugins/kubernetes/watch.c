@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows the deployment's pods on a thread of its own: a list for the version to start at, then watches that continue at the
+ * Follows the deployment's pods, or claims, on a thread of its own: a list for the version to start at, then watches that continue at the
  * last version seen, bookmarks included; a version that the server has forgotten (410) means to list again. What it sees
  * wakes waiters and hints to the host. It must never be asked what exists. The lock is held for moments only.
  */
@@ -17,6 +17,7 @@
 
 #include "api.h"
 #include "backend.h"
+#include "claims.h"
 
 #define WATCH_SECONDS 25 /* an exchange outside of a call has 30 */
 #define BACKOFF_FIRST_MS 200
@@ -30,6 +31,7 @@ struct watch {
 	pthread_cond_t cond; /* stop */
 	struct watch_waiter *waiters;
 	bool running, stopping;
+	char collection[160]; /* pods, or claims */
 	/* The thread's own. */
 	char version[128]; /* empty: to be listed */
 	bool gone;	   /* the server has forgotten the version */
@@ -90,13 +92,13 @@ static bool take_line(void *arg, struct json_object *line)
 static int32_t list_once(struct watch *watch, struct kerr *err)
 {
 	struct buf url = {.max = 4096};
-	const struct api_request request = {.method = "GET", .what = "list pods", .repeatable = true};
+	const struct api_request request = {.method = "GET", .what = "list for the watch", .repeatable = true};
 	struct api_request with_path = request;
 	struct api_answer answer = {0};
 	int32_t rc;
 
 	/* One item is enough: what is wanted is the version. */
-	buf_add(&url, "/api/v1/namespaces/%s/pods?limit=1&", watch->k->ns);
+	buf_add(&url, "%s?limit=1&", watch->collection);
 	rc = backend_select(watch->k, "", "", &url, err);
 	with_path.path = url.ptr;
 	if (!rc)
@@ -118,8 +120,7 @@ static int32_t follow_once(struct watch *watch, struct kerr *err)
 	struct buf url = {.max = 4096};
 	int32_t rc;
 
-	buf_add(&url, "/api/v1/namespaces/%s/pods?watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=",
-		watch->k->ns, WATCH_SECONDS);
+	buf_add(&url, "%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=", watch->collection, WATCH_SECONDS);
 	buf_percent(&url, watch->version);
 	buf_put(&url, "&", 1);
 	rc = backend_select(watch->k, "", "", &url, err);
@@ -175,15 +176,18 @@ static void *watch_main(void *arg)
 	int64_t backoff = BACKOFF_FIRST_MS;
 
 	while (!is_stopping(watch)) {
+		int64_t quiet = atomic_load(&watch->k->quiet_ns) - text_boot_ns();
 		struct kerr err = {0};
 
-		if (!step(watch, &err)) {
+		if (quiet > 0)
+			pause_for(watch, quiet / 1000000 + 1);
+		else if (!step(watch, &err))
 			backoff = BACKOFF_FIRST_MS;
-			continue;
+		else {
+			kube_log(watch->k, NULL, BERTH_LOG_DEBUG, "the watch broke off", "error", err.text);
+			pause_for(watch, backoff > err.retry_after_ms ? backoff : err.retry_after_ms);
+			backoff = backoff * 2 < BACKOFF_MOST_MS ? backoff * 2 : BACKOFF_MOST_MS;
 		}
-		kube_log(watch->k, NULL, BERTH_LOG_DEBUG, "the watch of pods broke off", "error", err.text);
-		pause_for(watch, backoff);
-		backoff = backoff * 2 < BACKOFF_MOST_MS ? backoff * 2 : BACKOFF_MOST_MS;
 	}
 	return NULL;
 }
@@ -198,6 +202,8 @@ int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err)
 	if (!watch)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	watch->k = k;
+	snprintf(watch->collection, sizeof(watch->collection),
+		 k->claims ? CLAIMS_PATH : "/api/v1/namespaces/%s/pods", k->ns);
 	pthread_mutex_init(&watch->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -385,6 +385,79 @@ def test_a_foreign_pod_is_never_taken(make, kube):
     check("forged" in kube.pods(), "it is left alone")
 
 
+# ---- agent-sandbox ----
+
+CLAIMS = {"mode": "sandboxclaim", "warm_pool": "pool", "template": None}
+
+
+def claims(kube):
+    return kube.call(lambda: {k[2]: v for k, v in kube.api.store.objects.items() if k[0] == "sandboxclaims"})
+
+
+@clustered
+def test_claims_take_sandboxes_from_the_pool(make, kube):
+    kube.agent_sandbox(warm=1)
+    b = make(**CLAIMS).start()
+    equal(b.sh("t", "echo warm > f; cat f"), b"warm\n")
+    (name, claim), = claims(kube).items()
+    equal(claim["metadata"]["annotations"]["berth.dev/task"], "t")
+    equal((claim["spec"]["warmPoolRef"]["name"], claim["spec"]["lifecycle"]["shutdownPolicy"]), ("pool", "Delete"))
+    equal(claim["status"]["sandbox"]["name"], "pool-1", "the pool's sandbox")
+    equal(kube.pods()["pool-1"]["metadata"]["labels"]["sandbox.users.io/task-id"], "t")
+    equal(b.sh("cold", "echo cold"), b"cold\n", "without a warm one")
+    equal(count(kube, "POST", "/pods"), 0, "pods made by the provider itself")
+    b.restart()
+    equal(b.sh("t", "cat f"), b"warm\n", "after a kill")
+    b.teardown("t", wait="20s").expect(200, 202, 204)
+    wait_for(lambda: len(claims(kube)) == 1 and "pool-1" not in kube.pods(), 20, "claim and pod to go")
+    settled(b)
+
+
+@clustered
+def test_one_claim_for_many_first_requests(make, kube):
+    kube.agent_sandbox(warm=3)
+    b = make(**CLAIMS).start()
+    for record in in_parallel(12, lambda i: b.run("t", "echo $$ >> ran", timeout_seconds=60)):
+        equal(record["status"], "completed", record.get("error"))
+    equal((len(claims(kube)), len(b.sh("t", "cat ran").splitlines())), (1, 12))
+
+
+@clustered
+def test_what_claims_say(make, kube):
+    kube.agent_sandbox(warm=0)
+    b = make(conf=FAST + 'session: { scheduling = "2s"; starting = "2s"; };\n', **CLAIMS).start()
+    kube.call(lambda: kube.claims.pools.clear())
+    record = b.run("a", "true", timeout_seconds=30)
+    equal((record["status"], record["reason"]), ("failed", "warm_pool"), record.get("error"))
+    kube.call(lambda: kube.claims.pools.add("pool"))
+    kube.call(lambda: kube.claims.allowed.clear())
+    record = b.run("b", "true", timeout_seconds=30)
+    equal((record["status"], record["reason"]), ("failed", "metadata"), record.get("error"))
+    kube.call(lambda: kube.claims.allowed.add("sandbox.users.io"))
+    on_scripts(kube, "invalid_image_name")
+    record = b.run("c", "true", timeout_seconds=30)
+    equal((record["status"], record["reason"]), ("failed", "image_name"), record.get("error"))
+    wait_for(lambda: not claims(kube), 20, "claims of what failed to go")
+
+
+@clustered
+def test_a_pod_that_is_replaced_under_its_claim(make, kube):
+    """The controller may make a drained pod anew under the same name: the files are gone, and that is said."""
+    kube.agent_sandbox(warm=1)
+    b = make(**CLAIMS).start()
+    b.sh("t", "echo old > f")
+
+    def replace():
+        old = kube.api.store.objects[("pods", "sandboxes", "pool-1")]
+        kube.api.delete("pods", "sandboxes", "pool-1", {"gracePeriodSeconds": 0})
+        kube.api.create("pods", "sandboxes", {"metadata": {"name": "pool-1", "labels": old["metadata"]["labels"]},
+                                              "spec": {k: v for k, v in old["spec"].items() if k != "nodeName"}})
+    kube.call(replace)
+    b.run("t", "cat f")
+    wait_for(lambda: b.run("t", "test ! -e f && echo anew")["status"] == "completed", 30, "a new session")
+    settled(b)
+
+
 # ---- the kit ----
 
 def conformance(kube, *more, **settings_more):
@@ -406,3 +479,11 @@ def test_conformance_through_the_proxy(make, kube):
     if not harness.FULL:
         raise harness.Skipped("with --full")
     conformance(kube, reach="proxy")
+
+
+@clustered
+def test_conformance_of_claims(make, kube):
+    if not harness.FULL:
+        raise harness.Skipped("with --full")
+    kube.agent_sandbox(warm=2)
+    conformance(kube, **CLAIMS)

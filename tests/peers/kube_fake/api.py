@@ -14,6 +14,7 @@ ROUTE = re.compile(r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/names
                    r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+)(?P<rest>/.*)?)?)?$")
 KINDS = {"pods": ("v1", "Pod"), "events": ("v1", "Event"),
          "sandboxclaims": ("extensions.agents.x-k8s.io/v1beta1", "SandboxClaim"),
+         "sandboxwarmpools": ("extensions.agents.x-k8s.io/v1beta1", "SandboxWarmPool"),
          "sandboxes": ("agents.x-k8s.io/v1beta1", "Sandbox")}
 FORBIDDEN_VOLUMES = {"hostPath", "nfs", "iscsi", "gcePersistentDisk", "awsElasticBlockStore"}
 

@@ -33,10 +33,11 @@ class Claims:
             self.spawn(self.report(ns, name, after))
 
     # ---- sandboxes ----
-    def make_sandbox(self, ns, name, labels):
+    def make_sandbox(self, ns, name, labels, env=()):
         self.api.store.create("sandboxes", ns, {"apiVersion": "agents.x-k8s.io/v1beta1", "kind": "Sandbox",
                                                 "metadata": {"name": name, "labels": dict(labels)}, "spec": {}})
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)}, "spec": copy.deepcopy(self.pod_spec)}
+        pod["spec"]["containers"][0].setdefault("env", []).extend(env)
         self.api.create("pods", ns, pod)
 
     def fill(self, ns, count):
@@ -76,10 +77,10 @@ class Claims:
         if any(label.partition("/")[0] not in self.allowed for label in labels):
             self.set_status(key, uid, "InvalidMetadata", message="label domain is not allowed")
             return
-        await self.assign(key, uid, ns, {**labels, "agents.x-k8s.io/claim-uid": uid})
+        await self.assign(key, uid, ns, {**labels, "agents.x-k8s.io/claim-uid": uid}, spec.get("env") or [])
 
-    async def assign(self, key, uid, ns, labels):
-        if self.warm:
+    async def assign(self, key, uid, ns, labels, env):
+        if self.warm and not env:  # an environment of its own forces a cold start
             name = self.warm.pop(0)
             self.api.store.patch("sandboxes", ns, name, {"metadata": {"labels": {**labels, "agents.x-k8s.io/pool": None}}})
             self.api.store.patch("pods", ns, name, {"metadata": {"labels": {**labels, "agents.x-k8s.io/pool": None}}})
@@ -87,7 +88,7 @@ class Claims:
             name = key[2]
             self.set_status(key, uid, "SandboxCreatePending")
             try:
-                self.make_sandbox(ns, name, labels)
+                self.make_sandbox(ns, name, labels, env)
             except Refused as refused:
                 self.set_status(key, uid, "ReconcilerError", message=str(refused))
                 return

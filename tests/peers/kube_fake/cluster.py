@@ -2,6 +2,7 @@
 """The whole fake on one thread: API server, node, controller. Tests reach into it with call()."""
 
 import asyncio
+import base64
 import pathlib
 import shutil
 import ssl
@@ -107,6 +108,27 @@ class Kube:
             subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", str(path)], check=True, capture_output=True)
             path.chmod(0o600)
         return path
+
+    def public_key(self):
+        """The executor's side of the signing key, as BERTH_EXECUTOR_KEYS has it."""
+        der = subprocess.run(["openssl", "pkey", "-in", str(self.signing_key()), "-pubout", "-outform", "DER"], check=True,
+                             capture_output=True).stdout
+        return "k1:" + base64.b64encode(der[-32:]).decode()
+
+    def agent_sandbox(self, warm=2):
+        """What an operator sets up for mode sandboxclaim: a template with our executor, and a pool of it."""
+        self.claims.pod_spec = {
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "executor", "image": "sandbox:1", "securityContext": {
+                "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}, "env": [
+                    {"name": "BERTH_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+                    {"name": "BERTH_EXECUTOR_KEYS", "value": self.public_key()}]}]}
+
+        def make():
+            self.api.store.create("sandboxwarmpools", "sandboxes", {"metadata": {"name": "pool"}, "spec": {"replicas": warm}})
+            self.claims.fill("sandboxes", warm)
+        self.call(make)
 
     def template(self):
         """A pod template as an operator would write it; the image is never pulled."""

@@ -34,7 +34,8 @@ static const struct row {
 	{500, "InternalError", "etcdserver: request timed out", true, BERTH_UNKNOWN, "server_error"},
 	{503, "ServiceUnavailable", "", false, BERTH_UNAVAILABLE, "server_unavailable"},
 	{504, "Timeout", "", true, BERTH_UNKNOWN, "server_timeout"},
-	{302, "", "", false, BERTH_INVALID, "bad_response"},
+	{302, "", "", false, BERTH_UNAVAILABLE, "bad_response"},
+	{302, "", "", true, BERTH_UNKNOWN, "bad_response"},
 	{599, "", "", false, BERTH_UNAVAILABLE, "server_error"},
 };
 
@@ -66,6 +67,10 @@ static void test_what_is_no_status(void **state)
 	(void)state;
 	assert_int_equal(status_classify(403, NULL, "list pods", false, &err), BERTH_FORBIDDEN);
 	assert_int_equal(status_classify(403, other, "list pods", false, &err), BERTH_FORBIDDEN);
+	/* That something is not there, or is another's, is believed of the API server only. */
+	assert_int_equal(status_classify(404, NULL, "get pod", false, &err), BERTH_UNAVAILABLE);
+	assert_int_equal(status_classify(404, other, "delete pod", true, &err), BERTH_UNKNOWN);
+	assert_int_equal(status_classify(409, NULL, "delete pod", true, &err), BERTH_UNKNOWN);
 	assert_string_equal(status_reason(other), "");
 	assert_string_equal(status_reason(NULL), "");
 	json_object_put(other);
