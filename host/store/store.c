@@ -74,7 +74,19 @@ int store_now(struct store *store, int64_t *ret_ms, struct err *err)
 
 const char *store_id(const struct store *store)
 {
-	return store->id;
+	return store->ops->id != NULL ? store->ops->id(store) : store->id;
+}
+
+bool store_is_lost(struct store *store)
+{
+	assert(store->magic == STORE_MAGIC);
+	return store->ops->lost != NULL && store->ops->lost(store);
+}
+
+int store_renew(struct store *store, struct err *err)
+{
+	assert(store->magic == STORE_MAGIC);
+	return store->ops->renew != NULL ? store->ops->renew(store, err) : 0;
 }
 
 bool store_is_new(const struct store *store)

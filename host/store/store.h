@@ -125,11 +125,16 @@ int store_get(struct store *store, enum store_table table, const char *key, char
 	      struct err *err);
 /* Store time now, without a step; 0 or ERR_STORE. */
 int store_now(struct store *store, int64_t *ret_ms, struct err *err);
-const char *store_id(const struct store *store); /* random, made with the store */
+const char *store_id(const struct store *store); /* random, made with the store; the text lives as long as `store` */
 bool store_is_new(const struct store *store);    /* this open made it */
 /* True for SQLite: this process is the only one, so claims and operations of former processes are dead at once. */
 bool store_is_exclusive(const struct store *store);
 bool store_healthy(struct store *store, struct err *err);
+/* Another store, or none, stands where this one was: every step is refused (ERR_STORE, "store_lost") until store_renew. */
+bool store_is_lost(struct store *store);
+/* After a loss: takes what stands there now, or begins a new store, whose id is then another one and whose numbers go on above
+ * all that were ever given. 0 also when nothing was lost. Whoever calls it puts back what this process knows. */
+int store_renew(struct store *store, struct err *err);
 /* For how long nobody may reclaim, take over or sweep: the store was away or its clock jumped, so what looks dead may only
  * have been unable to say that it lives. 0: go on. */
 int64_t store_hold_ms(struct store *store);

@@ -14,7 +14,7 @@
 
 #define JUMP_MS 2000
 #define MARK_EVERY_NS (5 * CLOCK_NS_PER_S)
-#define MARK_KEPT_S "21600" /* two machines' clocks drift apart by less than a jump in that time */
+#define MARK_GOOD_NS (6 * 3600 * CLOCK_NS_PER_S) /* two machines drift apart by less than a jump in that time */
 
 static int64_t at_locked(const struct redis_clock *clock, int64_t boot_ns)
 {
@@ -106,36 +106,38 @@ void guard_sample(struct rconn *conn, const redisReply *reply, int64_t sent_ns, 
 		absorb(conn, offset, moved);
 }
 
-/* The time this machine, or at least the store, would expect; 0 when nobody knows. */
-static int64_t expected(const redisReply *open, int64_t got_ns)
+/* The time that the store would expect at least, and whether this machine knows it exactly. */
+static int64_t expected(const redisReply *open, int64_t got_ns, bool *ret_exact)
 {
 	const char *mark = open->element[3]->str;
 	int64_t last = script_int(open, 8), ms, ns;
 	char *end;
 
+	*ret_exact = false;
 	if (mark == NULL)
 		return last;
 	ms = strtoll(mark, &end, 10);
 	ns = strtoll(end, NULL, 10);
-	if (ns <= 0 || ns > got_ns || ms <= 0)
+	if (ns <= 0 || ns > got_ns || got_ns - ns > MARK_GOOD_NS || ms <= 0)
 		return last;
+	*ret_exact = true;
 	ms += (got_ns - ns) / CLOCK_NS_PER_MS;
 	return ms > last ? ms : last;
 }
 
-int guard_start(struct rconn *conn, const redisReply *open, int64_t sent_ns, int64_t got_ns, struct err *err)
+int guard_start(struct rconn *conn, const redisReply *open, int64_t got_ns, struct err *err)
 {
 	struct redis_store *store = conn->store;
-	int64_t offset = script_int(open, 5), ms = script_int(open, 4) / 1000 + offset, want = expected(open, got_ns);
-	bool from_mark = open->element[3]->str != NULL;
+	int64_t ms = script_int(open, 4) / 1000 + script_int(open, 5), want;
+	bool exact;
 
-	(void)sent_ns;
+	want = expected(open, got_ns, &exact);
 	if (ms <= 0 || ms > STORE_CLOCK_MAX_MS)
 		return err_set(err, ERR_STORE, "the clock of Redis says %lld, which is no time", (long long)ms);
 	lock_take(&store->clock_lock);
 	store->clock.base_ns = got_ns;
 	/* Ahead of what is known is a jump only where this machine knows what has passed meanwhile. */
-	store->clock.base_ms = want > ms || (from_mark && ms > want + JUMP_MS) ? want : ms;
+	store->clock.base_ms = want > ms || (exact && ms > want + JUMP_MS) ? want : ms;
 	store->clock.quiet_ms = script_int(open, 6);
 	lock_drop(&store->clock_lock);
 	return 0;
@@ -150,7 +152,7 @@ int guard_seen(struct rconn *conn, struct err *err)
 	int64_t now_ms;
 	int rc;
 
-	if (store->base.id[0] == '\0')
+	if (redis_id_of(store)[0] == '\0')
 		return 0;
 	now_ms = guard_now(store);
 	snprintf(mark, sizeof(mark), "%lld %lld", (long long)now_ms, (long long)clock_boot_ns());
@@ -159,7 +161,6 @@ int guard_seen(struct rconn *conn, struct err *err)
 	wire_text(&args, hold);
 	wire_text(&args, store->boot_id);
 	wire_text(&args, mark);
-	wire_text(&args, MARK_KEPT_S);
 	rc = args.error != 0 ? err_set(err, ERR_NOMEM, "no memory to talk to Redis")
 			     : script_once(conn, SCRIPT_seen, &args, &reply, err);
 	if (rc == 0 && strcmp(script_word(reply), "RESTARTED") == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other processes of this store tell: one connection of its own, on which Redis sends the notices of their steps. A
- * notice may be lost (the connection was away), so after each connect the listener is told that anything may have
+ * What other processes of this store tell: one connection of its own, on which Redis sends the notices of their steps.
+ * A notice may be lost (the connection was away), so after each connect the listener is told that anything may have
  * changed. The thread here calls the listener; it never writes to the store and holds no lock while it waits.
  */
 #include <errno.h>

@@ -16,7 +16,27 @@
 #define ACK_WAIT_MS 1000
 #define HOLD_MS 60000
 
+#define OPEN_TRIES 5 /* of connections that break while the store is being opened */
+
 static void redis_close(struct store *base);
+static int redis_renew(struct store *base, struct err *err);
+
+const char *redis_id_of(const struct redis_store *store)
+{
+	const struct redis_id *id = atomic_load(&store->id);
+
+	return id != NULL ? id->text : "";
+}
+
+static const char *redis_id(const struct store *base)
+{
+	return redis_id_of((const struct redis_store *)base);
+}
+
+static bool redis_lost(struct store *base)
+{
+	return atomic_load(&redis_of(base)->lost);
+}
 
 static int redis_now(struct store *base, int64_t *ret_ms, struct err *err)
 {
@@ -34,6 +54,9 @@ const struct store_ops redis_ops = {
 	.healthy = conns_healthy,
 	.close = redis_close,
 	.hold_ms = guard_hold_ms,
+	.id = redis_id,
+	.lost = redis_lost,
+	.renew = redis_renew,
 	.listen = redis_listen,
 	.get = redis_get,
 	.scan_due = redis_scan_due,
@@ -71,18 +94,29 @@ static int judge_owner(struct redis_store *store, const redisReply *reply, struc
 	return 0;
 }
 
-static int open_rows(struct rconn *conn, struct err *err)
+static int set_id(struct redis_store *store, const char *text, struct err *err)
+{
+	struct redis_id *id = calloc(1, sizeof(*id));
+
+	if (id == NULL)
+		return err_set(err, ERR_NOMEM, "no memory for the store");
+	snprintf(id->text, sizeof(id->text), "%s", text);
+	id->before = atomic_load(&store->id);
+	atomic_store(&store->id, id);
+	return 0;
+}
+
+/* candidate: the id of the store if there is none yet; the same one again when the answer was lost. */
+static int open_rows(struct rconn *conn, const char *candidate, struct err *err)
 {
 	struct redis_store *store = conn->store;
 	struct wire_args args = {0};
-	char id[IDENT_ID_MAX + 1], schema[16];
 	redisReply *reply = NULL;
-	int64_t sent_ns = clock_boot_ns();
+	char schema[16];
 	int rc;
 
-	ident_random(id, "", 32);
 	snprintf(schema, sizeof(schema), "%d", REDIS_SCHEMA);
-	wire_text(&args, id);
+	wire_text(&args, candidate);
 	wire_text(&args, store->deployment);
 	wire_text(&args, schema);
 	wire_text(&args, store->streams[STREAM_REQUESTS]);
@@ -95,40 +129,84 @@ static int open_rows(struct rconn *conn, struct err *err)
 	wire_fini(&args);
 	if (rc == 0)
 		rc = judge_owner(store, reply, err);
+	/* A clock that goes already goes on: see guard_sample. */
+	if (rc == 0 && store->clock.base_ns == 0)
+		rc = guard_start(conn, reply, clock_boot_ns(), err);
 	if (rc == 0)
-		rc = guard_start(conn, reply, sent_ns, clock_boot_ns(), err);
-	if (rc == 0) {
-		memcpy(store->base.id, reply->element[OPEN_ID]->str, sizeof(store->base.id));
-		store->base.is_new = strcmp(store->base.id, id) == 0;
-	}
+		rc = set_id(store, reply->element[OPEN_ID]->str, err);
 	freeReplyObject(reply);
 	return rc;
+}
+
+static int open_once(struct rconn *conn, const char *candidate, struct err *err)
+{
+	struct redis_info info;
+	int rc = wire_connect(conn, &info, err);
+
+	if (rc == 0)
+		rc = info_check(conn->store, &info, err);
+	if (rc == 0)
+		rc = script_load(conn, err);
+	if (rc == 0)
+		rc = open_rows(conn, candidate, err);
+	if (rc == 0) {
+		memcpy(conn->run_id, info.run_id, sizeof(conn->run_id));
+		rc = guard_seen(conn, err);
+	}
+	if (rc != 0)
+		wire_drop(conn);
+	return rc;
+}
+
+static bool is_broken(int rc, const struct err *err)
+{
+	return rc == WIRE_BROKEN || strcmp(err->reason, "away") == 0;
 }
 
 static int open_first(struct redis_store *store, struct err *err)
 {
 	struct rconn *conn = conns_take(store);
-	struct redis_info info;
+	char candidate[IDENT_ID_MAX + 1];
+	unsigned round = 0;
 	int rc;
 
 	if (conn == NULL)
 		return err_set(err, ERR_NOMEM, "no memory for the store");
-	rc = wire_connect(conn, &info, err);
-	if (rc == 0)
-		rc = info_check(store, &info, err);
-	if (rc == 0)
-		rc = script_load(conn, err);
-	if (rc == 0)
-		rc = open_rows(conn, err);
-	if (rc == 0) {
-		memcpy(conn->run_id, info.run_id, sizeof(conn->run_id));
-		rc = guard_seen(conn, err);
-	}
+	ident_random(candidate, "", 32);
+	while ((rc = open_once(conn, candidate, err)) != 0 && is_broken(rc, err) && ++round < OPEN_TRIES)
+		conns_pause(conn, round);
 	if (rc == WIRE_BROKEN)
 		rc = err->code = ERR_STORE;
-	if (rc == 0)
-		log_info("the state store is open", KS("redis", info.version), KS("prefix", store->prefix),
-			 KS("store", store->base.id));
+	if (rc == 0) {
+		store->base.is_new = strcmp(redis_id_of(store), candidate) == 0;
+		log_info("the state store is open", KS("prefix", store->prefix), KS("store", redis_id_of(store)));
+	}
+	conns_give(conn);
+	return rc;
+}
+
+/* The connection may belong to the former store's last step; whoever comes first makes the new one. */
+static int redis_renew(struct store *base, struct err *err)
+{
+	struct redis_store *store = redis_of(base);
+	struct rconn *conn;
+	char candidate[IDENT_ID_MAX + 1];
+	int rc;
+
+	if (!redis_lost(base))
+		return 0;
+	conn = conns_take(store);
+	if (conn == NULL)
+		return err_set(err, ERR_NOMEM, "no memory for the store");
+	ident_random(candidate, "", 32);
+	wire_drop(conn);
+	rc = open_once(conn, candidate, err);
+	if (rc == WIRE_BROKEN)
+		rc = err->code = ERR_STORE;
+	if (rc == 0) {
+		atomic_store(&store->lost, false);
+		log_warn("the state store was lost and is begun anew", KS("store", redis_id_of(store)));
+	}
 	conns_give(conn);
 	return rc;
 }
@@ -204,10 +282,11 @@ static void leave_mark(struct redis_store *store)
 static void redis_close(struct store *base)
 {
 	struct redis_store *store = redis_of(base);
+	struct redis_id *id;
 	size_t i;
 
 	redis_unlisten(store);
-	if (store->base.id[0] != '\0')
+	if (redis_id_of(store)[0] != '\0')
 		leave_mark(store);
 	conns_close(store);
 	cache_free(store->cache);
@@ -217,6 +296,10 @@ static void redis_close(struct store *base)
 	lock_fini(&store->clock_lock);
 	lock_fini(&store->lock);
 	redis_url_fini(&store->url);
+	while ((id = atomic_load(&store->id)) != NULL) {
+		atomic_store(&store->id, id->before);
+		free(id);
+	}
 	for (i = 0; i < STREAM_COUNT; i++)
 		free(store->streams[i]);
 	free(store->group);

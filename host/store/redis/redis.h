@@ -71,11 +71,18 @@ struct redis_clock {
 
 struct row_cache;
 
+/* An id that the store had; threads may still read it when another one has taken its place. */
+struct redis_id {
+	struct redis_id *before;
+	char text[48];
+};
+
 struct redis_store {
 	struct store base;
+	_Atomic(struct redis_id *) id; /* NULL: not open yet */
 	struct redis_url url;
 	char *prefix, *deployment, *group;
-	char *key; /* of the store's own row; every script names it */
+	char *key;     /* of the store's own row; every script names it */
 	char *applier; /* this opening's name of its slots */
 	char *streams[STREAM_COUNT];
 	unsigned min_acks;
@@ -166,7 +173,7 @@ int64_t script_int(const redisReply *reply, size_t at); /* of element `at`; 0 wh
 int64_t guard_now(struct redis_store *store);
 /* Takes a sample: Redis' time lies between the two moments of this process. */
 void guard_sample(struct rconn *conn, const redisReply *reply, int64_t sent_ns, int64_t got_ns);
-int guard_start(struct rconn *conn, const redisReply *open, int64_t sent_ns, int64_t got_ns, struct err *err);
+int guard_start(struct rconn *conn, const redisReply *open, int64_t got_ns, struct err *err);
 /* Leaves the clock's mark in the store, and tells it which Redis this is; on a connection that was just made. */
 int guard_seen(struct rconn *conn, struct err *err);
 void guard_mark(struct rconn *conn); /* every few seconds */
@@ -245,6 +252,7 @@ int redis_listen(struct store *base, void (*fn)(const char *key, void *arg), voi
 void redis_unlisten(struct redis_store *store);
 
 /* open.c */
+const char *redis_id_of(const struct redis_store *store); /* "" before it is known */
 extern const struct store_ops redis_ops;
 
 #endif

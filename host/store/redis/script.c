@@ -106,7 +106,7 @@ static void build(struct wire_args *all, struct rconn *conn, const struct call *
 	wire_text(all, "1");
 	wire_text(all, conn->store->key);
 	if (call->script != SCRIPT_open)
-		wire_text(all, conn->store->base.id);
+		wire_text(all, redis_id_of(conn->store));
 	for (i = 0; i < args->count; i++)
 		wire_arg(all, args->ptr[i], args->len[i]);
 	all->error = args->error != 0 ? args->error : all->error;
@@ -162,7 +162,7 @@ static int lose(struct redis_store *store, struct err *err)
 {
 	if (!atomic_exchange(&store->lost, true))
 		log_error("the state store is another one than before: what it held is lost",
-			  KS("store", store->base.id));
+			  KS("store", redis_id_of(store)));
 	err_set(err, ERR_STORE, "the state in Redis is gone or another deployment's");
 	err_reason(err, LOST_REASON);
 	return ERR_STORE;
@@ -200,7 +200,7 @@ static int judge(struct rconn *conn, struct call *call, bool *ret_again, struct 
 	if (strcmp(script_word(call->reply), "LOST") == 0)
 		return lose(conn->store, err);
 	if (atomic_exchange(&conn->store->lost, false))
-		log_warn("the state store is the former one again", KS("store", conn->store->base.id));
+		log_warn("the state store is the former one again", KS("store", redis_id_of(conn->store)));
 	guard_sample(conn, call->reply, call->sent_ns, clock_boot_ns());
 	return check_acks(conn, call, err);
 }

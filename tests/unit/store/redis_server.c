@@ -25,10 +25,34 @@
 
 #define START_MS 30000
 #define LOOK_NS (5 * 1000 * 1000)
+#define CLOCK_FILE "clock"
 
 void redis_server_breathe(void)
 {
 	nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+}
+
+void redis_server_set_clock(struct redis_server *server, const char *offset)
+{
+	char path[TEMPDIR_PATH], next[TEMPDIR_PATH];
+	FILE *file;
+
+	tempdir_path(&server->dir, CLOCK_FILE, path);
+	tempdir_path(&server->dir, CLOCK_FILE ".new", next);
+	file = fopen(next, "we");
+	assert_non_null(file);
+	fprintf(file, "%s\n", offset);
+	assert_int_equal(fclose(file), 0);
+	assert_int_equal(rename(next, path), 0);
+}
+
+static void fake_time(const struct redis_server *server)
+{
+	char path[TEMPDIR_PATH];
+
+	tempdir_path(&server->dir, CLOCK_FILE, path);
+	setenv("LD_PRELOAD", server->clock_shim, 1);
+	setenv("BERTH_FAKECLOCK", path, 1);
 }
 
 static void child(const struct redis_server *server)
@@ -58,6 +82,8 @@ static void child(const struct redis_server *server)
 	for (i = 0; server->words[i] != NULL; i++)
 		args[at++] = server->words[i];
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (server->clock_shim != NULL)
+		fake_time(server);
 	if (chdir(server->dir.root) != 0)
 		_exit(126);
 	log = open("redis.log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -118,6 +144,8 @@ static void start(struct redis_server *server, const char *const *words)
 	tempdir_make(&server->dir);
 	tempdir_path(&server->dir, "redis.sock", server->socket);
 	snprintf(server->url, sizeof(server->url), "unix://%s", server->socket);
+	if (server->clock_shim != NULL)
+		redis_server_set_clock(server, "+0");
 	redis_server_again(server);
 }
 
@@ -125,6 +153,12 @@ void redis_server_start(struct redis_server *server, const char *const *words)
 {
 	*server = (struct redis_server){0};
 	start(server, words);
+}
+
+void redis_server_start_faked(struct redis_server *server, const char *clock_shim)
+{
+	*server = (struct redis_server){.clock_shim = clock_shim};
+	start(server, NULL);
 }
 
 int redis_server_free_port(void)

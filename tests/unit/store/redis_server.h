@@ -16,6 +16,7 @@ struct redis_server {
 	int port;  /* 0: the socket only */
 	char socket[TEMPDIR_PATH];
 	char url[TEMPDIR_PATH + 32];
+	const char *clock_shim;		       /* not NULL: its wall clock is what redis_server_set_clock says */
 	const char *words[REDIS_SERVER_WORDS]; /* more arguments, NULL at the end */
 };
 
@@ -23,10 +24,13 @@ struct redis_server {
 void redis_server_start(struct redis_server *server, const char *const *words);
 /* The same on a free port of loopback, too. */
 void redis_server_start_tcp(struct redis_server *server, const char *const *words);
-void redis_server_kill(struct redis_server *server);   /* SIGKILL, and waits for the end */
-void redis_server_again(struct redis_server *server);  /* after a kill; waits until it answers */
-void redis_server_launch(struct redis_server *server); /* after a kill; waits for nothing */
-void redis_server_stop(struct redis_server *server);   /* kill and remove the folder */
+/* The same with a wall clock of its own; clock_shim: the library made of shim/fakeclock.c. */
+void redis_server_start_faked(struct redis_server *server, const char *clock_shim);
+void redis_server_set_clock(struct redis_server *server, const char *offset); /* "+0", "+3600", "-120": seconds */
+void redis_server_kill(struct redis_server *server);			      /* SIGKILL, and waits for the end */
+void redis_server_again(struct redis_server *server);			      /* after a kill; waits until it answers */
+void redis_server_launch(struct redis_server *server);			      /* after a kill; waits for nothing */
+void redis_server_stop(struct redis_server *server);			      /* kill and remove the folder */
 /* One command of words without blanks in them; the answer as text, of a list how long it is; to be freed. */
 char *redis_server_ask(struct redis_server *server, const char *command);
 void redis_server_must(struct redis_server *server, const char *command, const char *answer);

@@ -329,12 +329,60 @@ static void test_flushed(void **state)
 	assert_int_equal(metric_value(METRIC_STORE_ROUND_TRIPS, 0, 0), cached + 1);
 	assert_false(store_healthy(store, &err));
 	redis_server_must(&server, "EXISTS t:store", "0");
+	assert_true(store_is_lost(store));
 	store_close(store);
 	store = open_good(&server);
 	assert_true(store_is_new(store));
+	assert_false(store_is_lost(store));
 	assert_string_not_equal(store_id(store), id);
 	assert_sums(store, 0);
 	store_close(store);
+	redis_server_stop(&server);
+}
+
+static int next_step(struct txn *txn, void *arg, struct err *err)
+{
+	return txn_next(txn, arg, err);
+}
+
+/* Two hosts begin anew: one makes the store, the other takes it; numbers and clock go on. */
+static void test_renewed(void **state)
+{
+	struct redis_server server;
+	struct store *a, *b;
+	struct err err = {0};
+	char id[33];
+	uint64_t before = 0, after = 0;
+	int64_t time_before, time_after;
+
+	(void)state;
+	redis_server_start(&server, NULL);
+	a = open_good(&server);
+	b = open_good(&server);
+	snprintf(id, sizeof(id), "%s", store_id(a));
+	add(a, "a");
+	add(b, "a");
+	assert_int_equal(store_update(a, next_step, &before, &err), 0);
+	assert_int_equal(store_now(a, &time_before, &err), 0);
+	assert_int_equal(store_renew(a, &err), 0);
+	assert_string_equal(store_id(a), id); /* nothing was lost */
+	redis_server_must(&server, "FLUSHALL", "OK");
+	assert_int_equal(try_step(a, add_step, "a", &err), ERR_STORE);
+	assert_int_equal(store_renew(a, &err), 0);
+	assert_string_not_equal(store_id(a), id);
+	add(a, "a");
+	assert_int_equal(try_step(b, add_step, "a", &err), ERR_STORE);
+	assert_string_equal(err.reason, "store_lost");
+	assert_int_equal(store_renew(b, &err), 0);
+	assert_string_equal(store_id(a), store_id(b));
+	add(b, "a"); /* what it knew of the former store does not count */
+	assert_sums(a, 2);
+	assert_int_equal(store_update(a, next_step, &after, &err), 0);
+	assert_true(after > before);
+	assert_int_equal(store_now(b, &time_after, &err), 0);
+	assert_true(time_after >= time_before);
+	store_close(b);
+	store_close(a);
 	redis_server_stop(&server);
 }
 
@@ -479,15 +527,11 @@ static int quiet(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_script_flush),
-		cmocka_unit_test(test_cut_answers),
-		cmocka_unit_test(test_kill_and_restart),
-		cmocka_unit_test(test_away),
-		cmocka_unit_test(test_frozen),
-		cmocka_unit_test(test_flushed),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_loading),
-		cmocka_unit_test(test_replica),
+		cmocka_unit_test(test_script_flush),	 cmocka_unit_test(test_cut_answers),
+		cmocka_unit_test(test_kill_and_restart), cmocka_unit_test(test_away),
+		cmocka_unit_test(test_frozen),		 cmocka_unit_test(test_flushed),
+		cmocka_unit_test(test_renewed),		 cmocka_unit_test(test_full),
+		cmocka_unit_test(test_loading),		 cmocka_unit_test(test_replica),
 		cmocka_unit_test(test_lost_tail),
 	};
 

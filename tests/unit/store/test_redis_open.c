@@ -185,7 +185,7 @@ static void test_owner(void **state)
 
 /* As docs/operating.md gives it; a test below proves that no word of it is too many. */
 #define ACL_COMMANDS                                                                                                   \
-	"+evalsha +eval +script|load +info +wait +time +hget +hmget +hset +hdel +hincrby +exists +get +set +expire "   \
+	"+evalsha +eval +script|load +info +wait +time +hget +hmget +hset +hdel +hlen +hincrby +exists +expire "       \
 	"+del +zadd +zrem +zrange +zrangebylex +zrevrangebylex +zrangebyscore +xadd +xdel +xack +xrange "              \
 	"+xinfo|stream +xinfo|groups +xpending +xgroup|create +publish +subscribe +ping"
 #define ACL_KEYS "~t:* ~t.* resetchannels &t:* &t.*"

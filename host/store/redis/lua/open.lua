@@ -9,7 +9,7 @@ local micros = at[1] .. string.format('%06d', at[2])
 local probe = P .. ':probe'
 local commands = {
 	{ 'HSET', probe, 'a', '1' }, { 'HGET', probe, 'a' }, { 'HMGET', probe, 'a' }, { 'HINCRBY', probe, 'a', '1' },
-	{ 'HDEL', probe, 'a' }, { 'SET', probe, '1', 'EX', '1' }, { 'GET', probe }, { 'EXPIRE', probe, '1' },
+	{ 'HLEN', probe }, { 'HDEL', probe, 'a' }, { 'EXPIRE', probe, '1' },
 	{ 'DEL', probe }, { 'ZADD', probe, '0', 'a' }, { 'ZRANGE', probe, '0', '-1' },
 	{ 'ZRANGEBYLEX', probe, '-', '+' }, { 'ZREVRANGEBYLEX', probe, '+', '-' }, { 'ZRANGEBYSCORE', probe, '0', '1' },
 	{ 'ZREM', probe, 'a' }, { 'EXISTS', probe },
@@ -33,7 +33,8 @@ for _, command in ipairs(commands) do
 end
 
 if redis.call('EXISTS', store) == 0 then
-	redis.call('HSET', store, 'id', ARGV[1], 'deployment', ARGV[2], 'schema', ARGV[3], 'next', micros, 'rev', '0',
+	-- Numbers and revisions begin at the time: no earlier store of these names has given out any of them.
+	redis.call('HSET', store, 'id', ARGV[1], 'deployment', ARGV[2], 'schema', ARGV[3], 'next', micros, 'rev', micros,
 		'offset', '0', 'quiet', '0', 'last', '0')
 end
 local made = redis.pcall('XGROUP', 'CREATE', ARGV[4], ARGV[5], '0', 'MKSTREAM')
@@ -41,4 +42,4 @@ if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then
 	return redis.error_reply(made.err)
 end
 local own = redis.call('HMGET', store, 'id', 'deployment', 'schema', 'offset', 'quiet', 'rev', 'last')
-return { own[1], own[2], own[3], redis.call('GET', P .. ':boot:' .. ARGV[6]), micros, own[4], own[5], own[6], own[7] }
+return { own[1], own[2], own[3], redis.call('HGET', P .. ':boots', ARGV[6]), micros, own[4], own[5], own[6], own[7] }

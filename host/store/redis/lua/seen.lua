@@ -1,5 +1,5 @@
 -- A connection was made: Redis' run id, for how long nobody reclaims when it is another one than before, the machine's
--- boot id and its mark, for how many seconds the mark is kept.
+-- boot id and its mark.
 local run = redis.call('HGET', P .. ':store', 'run')
 if run ~= ARGV[2] then
 	redis.call('HSET', P .. ':store', 'run', ARGV[2])
@@ -11,9 +11,14 @@ if run ~= ARGV[2] then
 		redis.call('HINCRBY', P .. ':store', 'next', 1000000)
 	end
 end
--- The latest time that any host knew: a new process goes on from there.
-if now() > tonumber(redis.call('HGET', P .. ':store', 'last') or '0') then
-	redis.call('HSET', P .. ':store', 'last', text(now()))
+-- The latest time that any host knew, by its own word (Redis' clock may just have jumped): a new process goes on from there.
+local mark = string.match(ARGV[5], '^%d+')
+if tonumber(mark) > tonumber(redis.call('HGET', P .. ':store', 'last') or '0') then
+	redis.call('HSET', P .. ':store', 'last', mark)
 end
-redis.call('SET', P .. ':boot:' .. ARGV[4], ARGV[5], 'EX', ARGV[6])
+-- Kept without a time to live: that would be judged by the very clock that is in doubt.
+if redis.call('HLEN', P .. ':boots') > 64 then
+	redis.call('DEL', P .. ':boots')
+end
+redis.call('HSET', P .. ':boots', ARGV[4], ARGV[5])
 return answer(run and run ~= ARGV[2] and 'RESTARTED' or 'OK')
