@@ -133,7 +133,7 @@ class Mock:
 
 
 class Berth:
-    def __init__(self, name="e2e", mock="", conf="", target="", env=None, tokens=None, faketime=None, http=""):
+    def __init__(self, name="e2e", mock="", conf="", target="", env=None, tokens=None, faketime=None, http="", redis=None):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"berth-{name}-"))
         self.state = self.dir / "state"
         self.state.mkdir(mode=0o700)
@@ -148,14 +148,15 @@ class Berth:
                                                 "session.delete", "metrics", "admin"], ["*"])]
         self.conf_text, self.mock_text, self.target_text, self.http_text = conf, mock, target, http
         self.faketime = faketime
-        self.redis = REDIS
+        self.redis = redis or REDIS  # a server of its own makes a daemon of the sqlite runs keep its state there, too
+        self.fleet_of = None  # the name whose keys it shares
         self.write_conf()
 
     # ---- files ----
     def store_text(self):
-        if STORE != "redis":
+        if not self.redis:
             return ""
-        name = self.dir.name
+        name = self.fleet_of or self.dir.name
         return (f'store: {{ type = "redis"; }};\nredis: {{ url = "{self.redis.url}"; prefix = "{name}"; request_stream = "{name}.requests"; '
                 f'event_stream = "{name}.events"; dead_stream = "{name}.dead"; }};\n')
 
