@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several daemons over one Redis and one provider: found, waited for, cancelled and continued on any of them."""
+
+import contextlib
+import re
+import shutil
+import signal
+import time
+
+import harness
+import redis_server
+from harness import check, equal, wait_for
+
+
+@contextlib.contextmanager
+def fleet(make, count=2, conf="", **kw):
+    """Hosts that share store, streams, provider and the directory of objects."""
+    with contextlib.ExitStack() as stack:
+        server = harness.REDIS
+        if not server:
+            server = redis_server.RedisServer().start()
+            stack.callback(server.close)
+        first = None
+        hosts = []
+        for _ in range(count):
+            host = make(**kw)
+            first = first or host
+            host.redis = server
+            host.fleet_of = first.dir.name
+            host.mock = first.mock
+            (host.dir / "providers.d" / "10-mock.conf").unlink()
+            host.conf_text = f'objects: {{ path = "{first.dir}/objects"; }};\n' + conf
+            host.write_conf()
+            hosts.append(host)
+        for host in hosts:
+            if host is not first:
+                shutil.copy(first.state / "state.key", host.state / "state.key")
+            host.start()
+        yield hosts
+
+
+def ended_here(host):
+    """How many executions this host brought to their end."""
+    text = host.get("/metrics").expect(200).body.decode()
+    return sum(int(n) for n in re.findall(r"^berth_executions_ended_total\{[^}]*\} (\d+)$", text, re.M))
+
+
+def test_any_host_waits_and_reads(make):
+    with fleet(make) as (a, b):
+        made = a.create("t", "sleep 1; echo done; echo oops >&2; exit 3").expect(202).json["id"]
+        record = b.finish(made)
+        equal((record["status"], record["result"]["exit_code"]), ("completed", 3))
+        equal(b.output(made), b"done\n")
+        equal(b.output(made, "stderr"), b"oops\n")
+        equal(a.record(made), b.record(made))
+        # The next command of the task, asked of the other host, finds the same session.
+        equal(b.sh("t", "echo $PPID > x; cat x") != b"", True)
+        equal(len(a.sessions_of("t")), 1)
+
+
+def test_a_cancel_reaches_the_owner(make):
+    with fleet(make) as (a, b):
+        made = a.create("t", "echo begun; sleep 100").expect(202).json["id"]
+        wait_for(lambda: b.record(made)["status"] == "running", 20, "the command to run")
+        start = time.monotonic()
+        b.request("DELETE", f"/sandbox/executions/{made}").expect(200, 202)
+        equal(b.finish(made)["status"], "cancelled")
+        check(time.monotonic() - start < 5 * harness.PATIENCE, "a cancel took", time.monotonic() - start)
+        equal(a.processes(), [])
+
+
+def test_a_dead_hosts_command_is_continued(make):
+    with fleet(make) as (a, b):
+        made = a.create("t", "echo 1 >> ran; echo before; sleep 8; echo after; exit 7").expect(202).json["id"]
+        wait_for(lambda: b.record(made)["status"] == "running", 20, "the command to run")
+        time.sleep(1)  # not a wait for something: the command is to be in its middle
+        a.kill9()
+        record = b.finish(made, limit=90)
+        equal((record["status"], record["result"]["exit_code"]), ("completed", 7))
+        equal(b.output(made), b"before\nafter\n")
+        equal(b.sh("t", "cat ran"), b"1\n")
+
+
+def test_a_frozen_host_writes_nothing_over_its_successor(make):
+    with fleet(make) as (a, b):
+        made = a.create("t", "echo 1 >> ran; echo before; sleep 6; echo after; exit 7").expect(202).json["id"]
+        wait_for(lambda: b.record(made)["status"] == "running", 20, "the command to run")
+        a.proc.send_signal(signal.SIGSTOP)
+        record = b.finish(made, limit=90)
+        a.proc.send_signal(signal.SIGCONT)
+        equal((record["status"], record["result"]["exit_code"], record["attempt"]), ("completed", 7, 2))
+        equal(b.sh("t", "cat ran"), b"1\n")
+        # The thawed one sees what the other wrote, and goes on serving.
+        wait_for(lambda: a.record(made) == record, 30, "the thawed host to know the end")
+        equal(a.sh("t", "echo again"), b"again\n")
+        check("illegal transition" not in a.log() + b.log(), "an illegal transition")
+
+
+def test_the_other_hosts_take_what_waits(make):
+    """What a host has no room for runs where there is room."""
+    with fleet(make, conf="runner: { concurrency = 2; };") as (a, b):
+        made = [a.create(f"t{i}", "sleep 2; echo ok").expect(202).json["id"] for i in range(6)]
+        records = [a.finish(i) for i in made]
+        equal([r["status"] for r in records], ["completed"] * 6)
+        equal([b.output(i) for i in made], [b"ok\n"] * 6)
+        check(ended_here(a) and ended_here(b), "executions that ended on each host:", ended_here(a), ended_here(b))
+        equal(ended_here(a) + ended_here(b), 6)
