@@ -281,8 +281,9 @@ ssize_t http_body_read(struct http_conn *conn, void *buf, size_t cap)
 		return rc;
 	}
 	n = conn->slice_len < cap ? conn->slice_len : cap;
-	if (n)
-		memcpy(buf, conn->slice, n);
+	if (n == 0)
+		return 0;
+	memcpy(buf, conn->slice, n);
 	conn->slice += n;
 	conn->slice_len -= n;
 	return (ssize_t)n;
