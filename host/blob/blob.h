@@ -34,7 +34,7 @@ int blob_delete(struct blob_store *blobs, const char *key, struct err *err); /* 
 /* Deletes everything below "prefix/". */
 int blob_delete_prefix(struct blob_store *blobs, const char *prefix, struct err *err);
 /* Whether objects can be kept now: 0, or ERR_STORE with a sentence for the log. A folder that was taken away and is back, or
- * another one in its place, is taken into use again, by the rules of blob_open_dir; a missing one is not made. */
+ * a copy of it in its place, is taken into use again; one without its id is not, and a missing one is not made. */
 int blob_check(struct blob_store *blobs, struct err *err);
 /* Temporary files older than a crash are removed at open; this is where a caller may make files that blob_put_file will take over
  * by rename. */

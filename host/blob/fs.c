@@ -246,8 +246,15 @@ static bool is_same(int root_fd, const char *name, int fd)
 static int replace(struct fs_store *store, int root_fd, struct err *err)
 {
 	int objects = -1, staging = -1;
-	int rc = open_folders(store, root_fd, &objects, &staging, err);
+	char id[ID_MAX];
+	int rc = read_id(root_fd, store->root, id, err);
 
+	/* An empty folder may be the place of a file system that is not mounted; only a start takes one into use. */
+	if (rc == 0 && store->id[0] != '\0' && strcmp(id, store->id) != 0)
+		rc = err_set(err, ERR_CONFIG, "the object store %.120s is not the one that was used: it has %s id",
+			     store->root, id[0] ? "another" : "no");
+	if (rc == 0)
+		rc = open_folders(store, root_fd, &objects, &staging, err);
 	if (rc == 0 && (dup3(objects, store->objects_fd, O_CLOEXEC) < 0 || dup3(staging, store->staging_fd, O_CLOEXEC) < 0))
 		rc = config_error(err, store->root, "cannot be taken into use again");
 	if (objects >= 0)

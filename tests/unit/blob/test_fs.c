@@ -535,10 +535,34 @@ static void test_a_folder_that_is_removed(void **state)
 	assert_int_equal(blob_put_bytes(fixture->blobs, "executions/b/stdout", "b", 1, &err), ERR_STORE);
 	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), ERR_STORE);
 	assert_int_equal(mkdir(fixture->root, 0700), 0);
+	/* It may be where a file system belongs that is not mounted. */
+	assert_int_equal(blob_check(fixture->blobs, &err), ERR_STORE);
+	assert_int_equal(blob_put_bytes(fixture->blobs, "executions/b/stdout", "b", 1, &err), ERR_STORE);
+	reopen(fixture);
+	put_and_read(fixture, "executions/b/stdout");
+}
+
+static void test_a_folder_that_is_copied_back(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = {0};
+	char copy[PATH], id[PATH], objects[PATH];
+	struct blob_store *other;
+	uint64_t size;
+
+	path_in(fixture, "copy", copy);
+	path_in(fixture, "blobs/store-id", id);
+	path_in(fixture, "blobs/objects", objects);
+	put_and_read(fixture, "executions/a/stdout");
+	walk(fixture->root, true);
+	assert_int_equal(blob_open_dir(copy, ID, &other, &err), 0);
+	blob_close(other);
+	assert_int_equal(rename(copy, fixture->root), 0);
 	put_and_read(fixture, "executions/b/stdout"); /* without a check before */
 	assert_int_equal(blob_check(fixture->blobs, &err), 0);
 	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), ERR_NOT_FOUND);
-	reopen(fixture);
+	assert_int_equal(access(id, F_OK), 0);
+	assert_int_equal(access(objects, F_OK), 0);
 	put_and_read(fixture, "executions/c/stdout");
 }
 
@@ -594,6 +618,7 @@ int main(void)
 		TEST(test_staging_is_cleaned),
 		TEST(test_a_folder_that_is_taken_away),
 		TEST(test_a_folder_that_is_removed),
+		TEST(test_a_folder_that_is_copied_back),
 		TEST(test_a_folder_of_another_store_in_its_place),
 		TEST(test_threads),
 	};
