@@ -193,10 +193,8 @@ static int take_last(const struct req *req, uint64_t *ret, struct err *err)
 	*ret = 0;
 	if (!text || !*text)
 		return 0;
-	if (strlen(text) > 18 || strspn(text, "0123456789") != strlen(text))
-		return err_set(err, ERR_INVALID_REQUEST, "Last-Event-ID is not the id of an event");
-	*ret = strtoull(text, NULL, 10);
-	return 0;
+	return req_place(text, ret) ? 0
+				    : err_set(err, ERR_INVALID_REQUEST, "Last-Event-ID is not the id of an event");
 }
 
 /* A client that has the terminal event already is told not to come back. */

@@ -143,9 +143,8 @@ int admin_get_hosts(struct req *req, struct err *err)
 
 static int take_number(const char *text, const char *name, uint64_t *ret, struct err *err)
 {
-	if (!*text || strlen(text) > 18 || strspn(text, "0123456789") != strlen(text))
+	if (!req_place(text, ret))
 		return err_set(err, ERR_INVALID_REQUEST, "%s is not the id of a dead letter", name);
-	*ret = strtoull(text, NULL, 10);
 	return *ret ? 0 : err_set(err, ERR_NOT_FOUND, "no such dead letter");
 }
 

@@ -149,6 +149,19 @@ int req_query_number(const struct req *req, const char *name, int64_t min, int64
 	return 0;
 }
 
+bool req_place(const char *text, uint64_t *ret)
+{
+	uint64_t number = 0;
+	bool good = *text != '\0';
+
+	for (; good && *text; text++)
+		good = *text >= '0' && *text <= '9' && !__builtin_mul_overflow(number, 10, &number) &&
+		       !__builtin_add_overflow(number, (uint64_t)(*text - '0'), &number);
+	if (good)
+		*ret = number;
+	return good;
+}
+
 int req_query_wait(const struct req *req, int64_t absent_ms, int64_t *ret_deadline_ns, struct err *err)
 {
 	const char *value = req_query(req, "wait");

@@ -113,6 +113,8 @@ int req_query_need(const struct req *req, const char *name, const char **ret, st
 int req_query_bool(const struct req *req, const char *name, bool absent, bool *ret, struct err *err);
 int req_query_number(const struct req *req, const char *name, int64_t min, int64_t max, int64_t absent, int64_t *ret,
 		     struct err *err);
+/* A place in a stream, which a store may number by time: all of 64 bits. False: it is none. */
+bool req_place(const char *text, uint64_t *ret);
 /* ?wait=30s, at most LIMIT_WAIT_MS; a deadline on clock_boot_ns into ret. */
 int req_query_wait(const struct req *req, int64_t absent_ms, int64_t *ret_deadline_ns, struct err *err);
 /* workspace_id of the query (or the token's only one), checked against the token. */

@@ -23,7 +23,6 @@
 	X(REGION_CONFLICT, "region_conflict", 409, 0)                  \
 	X(SANDBOX_EXPIRED, "sandbox_expired", 410, 0)                  \
 	X(SESSION_GONE, "session_gone", 410, 1)                        \
-	X(LENGTH_REQUIRED, "length_required", 411, 0)                  \
 	X(PAYLOAD_TOO_LARGE, "payload_too_large", 413, 0)              \
 	X(RANGE, "range_not_satisfiable", 416, 0)                      \
 	X(NO_TARGET, "no_eligible_target", 422, 0)                     \

@@ -41,7 +41,7 @@ int32_t call_code_of(int err_code)
 		return BERTH_OK;
 	case ERR_INVALID_REQUEST:
 	case ERR_PAYLOAD_TOO_LARGE:
-	case ERR_LENGTH_REQUIRED:
+	case ERR_REQUEST_TIMEOUT:
 		return BERTH_INVALID;
 	case ERR_CANCELLED:
 	case ERR_DETACHED:
