@@ -9,8 +9,8 @@ import harness
 STREAMS = ("requests", "events", "dead")
 
 
-def on_redis():
-    return harness.STORE == "redis"
+def on_redis(b):
+    return b.redis is not None
 
 
 def _open(b, write=False):
@@ -34,7 +34,7 @@ def _bytes(value):
 
 def entries(b, stream):
     """The documents of a stream, oldest first."""
-    if on_redis():
+    if on_redis(b):
         return [dict(zip(fields[::2], fields[1::2]))[b"event"] for _, fields in
                 b.redis.call("XRANGE", f"{b.dir.name}.{stream}", "-", "+")]
     db = _open(b)
@@ -46,7 +46,7 @@ def entries(b, stream):
 
 def append(b, stream, subject, doc):
     """As another program would: in Redis an entry has its document only."""
-    if on_redis():
+    if on_redis(b):
         b.redis.call("XADD", f"{b.dir.name}.{stream}", "*", "event", doc)
     else:
         _change(b, f"insert into stream_{stream}(subject,at,doc) values(?,?,?)", subject, int(time.time() * 1000), doc)
@@ -54,7 +54,7 @@ def append(b, stream, subject, doc):
 
 def doc(b, table, key):
     """The document of a row as bytes; None without one."""
-    if on_redis():
+    if on_redis(b):
         text = b.redis.call("HGET", f"{b.dir.name}:{table}", key)
         return None if text is None else text.split(b" ", 3)[3][int(text.split(b" ", 3)[2]):]
     db = _open(b)
@@ -67,7 +67,7 @@ def doc(b, table, key):
 
 def damage(b, table, key, text):
     """Another document in a row's place; the daemon must not run."""
-    if on_redis():
+    if on_redis(b):
         old = b.redis.call("HGET", f"{b.dir.name}:{table}", key)
         harness.check(old is not None, f"no row {key} of {table}")
         rev, due, size, rest = old.split(b" ", 3)
@@ -78,7 +78,7 @@ def damage(b, table, key, text):
 
 def lose(b):
     """The whole store is gone."""
-    if not on_redis():
+    if not on_redis(b):
         for path in b.state.glob("berth.db*"):
             path.unlink()
         return

@@ -124,6 +124,8 @@ static inline struct redis_store *redis_of(struct store *store)
 /* Connects, logs in, checks that it is a master; *ret_info says what it is. */
 int wire_connect(struct rconn *conn, struct redis_info *ret_info, struct err *err);
 void wire_drop(struct rconn *conn);
+/* Drops a connection that was closed while it was idle, before anything is sent on it whose fate would not be known. */
+void wire_check_idle(struct rconn *conn);
 /* Sends a command and, after it, `then` unless NULL; the answers in *ret (to be freed) and *ret_then. WIRE_BROKEN: the
  * connection is gone, and nobody knows whether the command was run. */
 #define WIRE_BROKEN 1

@@ -212,6 +212,7 @@ static int run(struct rconn *conn, struct call *call, struct err *err)
 	unsigned round = 0;
 	int rc = 0;
 
+	wire_check_idle(conn);
 	while (again) {
 		rc = conns_connect(conn, until_ns, sent, err);
 		if (rc != 0)

@@ -4,6 +4,7 @@
  * holds the connection. After any error of a connection it is closed: a late answer must never be taken for another's.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -131,6 +132,18 @@ static int get_reply(redisContext *ctx, redisReply **ret, struct err *err)
 	}
 	*ret = reply;
 	return 0;
+}
+
+/* Redis says nothing unasked: what can be read on an idle connection is its end. */
+void wire_check_idle(struct rconn *conn)
+{
+	struct pollfd fd = {.events = POLLIN};
+
+	if (conn->ctx == NULL)
+		return;
+	fd.fd = conn->ctx->fd;
+	if (poll(&fd, 1, 0) != 0)
+		wire_drop(conn);
 }
 
 int wire_send(struct rconn *conn, const struct wire_args *args, const struct wire_args *then, redisReply **ret,
