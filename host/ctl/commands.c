@@ -14,7 +14,8 @@ static const struct ctl_command running[] = {
 	ROW("exec", exec, "TASK [--] [COMMAND…]", "Run a command in the task's sandbox; streams its output and exits with its code.",
 	    OPTIONS(exec_options, exec_options), .flags = CTL_STOPS | CTL_PASSES,
 	    .more = "One COMMAND word is a shell script; several are quoted and run as they are. Options stand before COMMAND.\n"
-		    "The sandbox is made when the task has none. Files stay from command to command, shell variables do not.\n\n"
+		    "The sandbox is made when the task has none. Files stay from command to command, shell variables do not.\n"
+		    "There is no terminal in it, and no input while it runs: --stdin sends all of it first.\n\n"
 		    "Ctrl-C cancels the command and waits for its end; a second one leaves. The command does not end with\n"
 		    "berthctl otherwise: after a lost connection 'berthctl logs -f' shows the rest.\n\n"
 		    "The exit code is the command's own: 124 when it ran into its timeout, 128+n when signal n killed it. Everything\n"
@@ -183,6 +184,26 @@ static size_t distance(const char *a, const char *b)
 	return row[len];
 }
 
+/* What it is called elsewhere. */
+static const struct {
+	const char *word, *name;
+} elsewhere[] = {
+	{"run", "exec"},	{"shell", "exec"},   {"ssh", "exec"},	     {"cp", "put' or 'get"}, {"copy", "put' or 'get"}, {"push", "put"},
+	{"pull", "get"},	{"upload", "put"},   {"download", "get"},    {"ps", "executions"},   {"jobs", "executions"},
+	{"list", "sessions"},	{"tasks", "sessions"}, {"status", "task' or 'targets"}, {"show", "task"}, {"inspect", "task"}, {"describe", "task"},
+	{"delete", "retire"},	{"down", "retire"},  {"stop", "cancel' or 'retire"}, {"kill", "cancel"}, {"log", "logs"}, {"tail", "logs"},
+	{"move", "mv"},		{"rename", "mv"},    {"dump", "config dump"}, {"check", "config check"}, {"plugins", "providers list"},
+	{"health", "targets"},	{"nodes", "hosts"},
+};
+
+static const char *elsewhere_is(const char *word)
+{
+	for (size_t i = 0; i < sizeof(elsewhere) / sizeof(*elsewhere); i++)
+		if (!strcmp(elsewhere[i].word, word))
+			return elsewhere[i].name;
+	return NULL;
+}
+
 static const struct ctl_command *nearest(const char *word)
 {
 	const struct ctl_command *best = NULL;
@@ -208,6 +229,7 @@ int ctl_no_command(int argc, char **argv)
 {
 	size_t len = strlen(argv[0]), members = 0;
 	const struct ctl_command *near;
+	const char *name;
 
 	for (const struct ctl_group *g = ctl_groups; g->title; g++)
 		for (const struct ctl_command *c = g->commands; c->name; c++) {
@@ -222,7 +244,9 @@ int ctl_no_command(int argc, char **argv)
 	if (members)
 		return CTL_USAGE;
 	near = nearest(argv[0]);
-	if (near)
-		return ctl_fail(CTL_USAGE, "there is no command '%s'; did you mean '%s'? berthctl --help lists all", argv[0], near->name);
+	name = elsewhere_is(argv[0]);
+	if (name || near)
+		return ctl_fail(CTL_USAGE, "there is no command '%s'; did you mean '%s'? berthctl --help lists all", argv[0],
+				name ? name : near->name);
 	return ctl_fail(CTL_USAGE, "there is no command '%s'; berthctl --help lists them", argv[0]);
 }

@@ -193,10 +193,14 @@ struct ctl_upload {
 int ctl_upload(struct ctl *ctl, const char *path, const struct ctl_upload *how, struct ctl_reply *reply);
 
 /* ---- executions (follow.c, execute.c) ---- */
+/* What to do about an execution that is not known: the word may name a task. */
+const char *ctl_no_execution(const char *word);
 /* "/sandbox/executions/<id><rest>" into path (initialised here). */
 void ctl_execution_path(struct buf *path, const char *id, const char *rest);
 /* Copies both streams to standard output and error; live: until the command ends, reconnecting by offset, else what is there. */
 int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stderr, bool live);
+/* On a terminal: says that a command still waits for its sandbox, until it runs. */
+void ctl_wait_running(struct ctl *ctl, const char *id, const char *task);
 /* Waits for the terminal record; the caller puts it. */
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret);
 /* SIGINT and SIGTERM ask for a cancel from now on, of the execution that ctl_cancel_target names; a second one leaves. */

@@ -137,7 +137,7 @@ static bool once(struct events *e, const char *id, int *ret_rc)
 	*ret_rc = ctl_download(e->ctl, path.ptr, &how, &reply);
 	over = *ret_rc == CTL_ERROR || (!*ret_rc && reply.status < 500);
 	if (!*ret_rc && over && reply.status / 100 != 2)
-		*ret_rc = ctl_explain(e->ctl, &reply, id, "berthctl executions lists those of a workspace");
+		*ret_rc = ctl_explain(e->ctl, &reply, id, ctl_no_execution(id));
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
 	buf_clear(&e->line);

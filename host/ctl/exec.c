@@ -201,11 +201,13 @@ static int exit_of(struct json_object *record, bool quiet)
 			error);
 }
 
-static int follow_to_end(struct ctl *ctl, const char *id, const struct exec_options *o)
+static int follow_to_end(struct ctl *ctl, const char *id, const char *task, const struct exec_options *o)
 {
 	struct json_object *record = NULL;
 	int rc = 0;
 
+	if (!ctl->json && !o->quiet)
+		ctl_wait_running(ctl, id, task);
 	if (!ctl->json && !o->quiet)
 		rc = ctl_follow(ctl, id, true, true, true);
 	if (rc)
@@ -239,7 +241,7 @@ static int run(struct ctl *ctl, const struct ctl_create *create, const struct ex
 		puts(id);
 	else {
 		ctl_cancel_target(id);
-		rc = follow_to_end(ctl, id, o);
+		rc = follow_to_end(ctl, id, create->task, o);
 		ctl_cancel_target(NULL);
 	}
 	json_object_put(record);

@@ -4,8 +4,6 @@
  */
 #include "ctl/commands.h"
 
-#define UNKNOWN "berthctl executions lists those of a workspace"
-
 const struct ctl_option logs_options[] = {
 	{.name = "follow", .letter = 'f', .type = CTL_FLAG, .off = offsetof(struct logs_options, follow),
 	 .doc = "go on until the command ends"},
@@ -33,7 +31,7 @@ static int get_record(struct ctl *ctl, const char *id, const char *rest, struct 
 	rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
 	buf_fini(&path);
 	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, id, UNKNOWN);
+		rc = ctl_explain(ctl, &reply, id, ctl_no_execution(id));
 	if (!rc)
 		*ret = json_object_get(reply.json);
 	ctl_reply_fini(&reply);
@@ -111,7 +109,7 @@ int ctl_cancel(struct ctl *ctl, const struct ctl_args *args)
 	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
 	buf_fini(&path);
 	if (!rc && reply.status != 200 && reply.status != 202)
-		rc = ctl_explain(ctl, &reply, args->words[0], UNKNOWN);
+		rc = ctl_explain(ctl, &reply, args->words[0], ctl_no_execution(args->words[0]));
 	ctl_reply_fini(&reply);
 	if (!rc)
 		rc = ctl_wait_terminal(ctl, args->words[0], &record);

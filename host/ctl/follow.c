@@ -16,6 +16,7 @@
 
 #define OUTAGE_MS 60000 /* a daemon that is being replaced is back by then */
 #define RETRY_PAUSE_MS 200
+#define WAITS_MS 2000 /* a sandbox that takes longer is worth a word */
 
 static atomic_int interrupts;
 static atomic_bool cancel_sent;
@@ -189,6 +190,50 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 	return out.rc ? out.rc : err.rc;
 }
 
+/* ---- the beginning ---- */
+
+const char *ctl_no_execution(const char *word)
+{
+	return strncmp(word, "sexec_", 6) != 0 ? "an execution is meant (sexec_…), not a task; berthctl executions TASK lists those of one"
+						: "berthctl executions lists those of a workspace";
+}
+
+static bool waits(struct json_object *record)
+{
+	const char *status = ctl_text(record, "status");
+
+	return !strcmp(status, "queued") || !strcmp(status, "claimed");
+}
+
+/* Only says something; whatever goes wrong is for what comes after to see. */
+void ctl_wait_running(struct ctl *ctl, const char *id, const char *task)
+{
+	int64_t began_ns = clock_boot_ns(), revision = 0;
+	bool shown = false, more = isatty(STDERR_FILENO);
+
+	while (more) {
+		struct ctl_reply reply;
+		struct buf path;
+		char rest[64] = "";
+
+		ctl_pass_interrupt(ctl);
+		if (revision)
+			snprintf(rest, sizeof(rest), "?wait=1s&revision=%lld", (long long)revision);
+		ctl_execution_path(&path, id, rest);
+		more = !ctl_try(ctl, "GET", path.ptr, NULL, NULL, &reply) && reply.status == 200 && waits(reply.json);
+		if (more && clock_boot_ns() - began_ns >= WAITS_MS * CLOCK_NS_PER_MS) {
+			fprintf(stderr, "\r%s waits for its sandbox (%s, %llds)\x1b[K", task, ctl_text(reply.json, "status"),
+				(long long)((clock_boot_ns() - began_ns) / CLOCK_NS_PER_S));
+			shown = true;
+		}
+		revision = ctl_number(reply.json, "revision", 0);
+		ctl_reply_fini(&reply);
+		buf_fini(&path);
+	}
+	if (shown)
+		fputs("\r\x1b[K", stderr);
+}
+
 /* ---- the end ---- */
 
 static bool is_terminal(struct json_object *record)
@@ -214,7 +259,7 @@ static bool look(struct ctl *ctl, const char *id, int64_t *revision, struct json
 	if (*ret_away)
 		over = false;
 	else if (reply.status != 200)
-		*ret_rc = ctl_explain(ctl, &reply, id, "berthctl executions lists those of a workspace");
+		*ret_rc = ctl_explain(ctl, &reply, id, ctl_no_execution(id));
 	else if (is_terminal(reply.json))
 		*ret = json_object_get(reply.json);
 	else {

@@ -157,6 +157,14 @@ static const char *conf_file(const struct local_options *o)
 	return o->conf ? o->conf : CONF_DEFAULT;
 }
 
+static int refuse(const struct local_options *o, const char *why)
+{
+	ctl_fail(CTL_REFUSED, "%s", why);
+	if (!o->conf && strstr(why, "cannot be opened"))
+		fputs("  -c FILE names another one\n", stderr);
+	return CTL_REFUSED;
+}
+
 /* What berthd warns of is for config check to say. */
 static int load(const struct local_options *o, struct conf **ret, struct err *err)
 {
@@ -214,7 +222,7 @@ int ctl_config_check(struct ctl *ctl, const struct ctl_args *args)
 	if (!rc && ctl->json)
 		print_verdict(conf_file(o), !child.status, why.ptr);
 	if (!rc && child.status)
-		rc = ctl_fail(CTL_REFUSED, "%s", why.ptr);
+		rc = refuse(o, why.ptr);
 	else if (!rc && !ctl->json)
 		printf("%s: ok\n", conf_file(o));
 	buf_fini(&why);
@@ -278,7 +286,7 @@ int ctl_config_dump(struct ctl *ctl, const struct ctl_args *args)
 	int rc = 0;
 
 	if (load(args->options, &conf, &err))
-		return ctl_fail(CTL_REFUSED, "%s", err.msg);
+		return refuse(args->options, err.msg);
 	buf_init(&text, 4 * LIMIT_MIB);
 	conf_dump(conf, &text);
 	if (text.error)
@@ -330,7 +338,7 @@ int ctl_providers_check(struct ctl *ctl, const struct ctl_args *args)
 	struct conf *conf = NULL;
 	struct err err = {0};
 	size_t refused = 0;
-	int rc = load(o, &conf, &err) ? ctl_fail(CTL_REFUSED, "%s", err.msg) : 0;
+	int rc = load(o, &conf, &err) ? refuse(o, err.msg) : 0;
 
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
 		bool ok;

@@ -391,6 +391,9 @@ def test_errors_say_what_to_do_next(make):
     fails(2, "not a number", "executions", "-n", "0")
     fails(3, "berthctl sessions", "task", "never")
     fails(3, "berthctl executions", "logs", "sexec_" + "0" * 24)
+    fails(3, "not a task", "logs", "t")
+    fails(2, "did you mean 'put' or 'get'", "cp", "a", "b")
+    fails(6, "-c FILE", "config", "check")
     fails(2, "put -r", "put", "t", str(b.dir))
     token = b.dir / "open.token"
     token.write_text(wrong)

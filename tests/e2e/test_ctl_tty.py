@@ -121,6 +121,19 @@ def test_progress_on_a_terminal_only(make):
     equal(term.text, b"", "what is quick shows nothing")
 
 
+def test_a_sandbox_that_takes_long_is_waited_for_with_a_word(make):
+    b = make(mock='ready_delay = "4s";').start()
+    term = on_terminal(b, "exec", *W, "t", "echo there")
+    equal(term.end(), 0)
+    check(b"t waits for its sandbox" in term.text and term.text.endswith(b"\r\x1b[Kthere\r\n"), term.text)
+    term = on_terminal(b, "exec", *W, "t", "echo there")
+    equal((term.end(), term.text), (0, b"there\r\n"))
+    term = on_terminal(b, "exec", *W, "u", "true")
+    term.until(b"waits for its sandbox")
+    term.send(b"\x03")
+    equal(term.end(), 130)
+
+
 def test_ctrl_c_cancels_and_waits(make):
     b = make().start()
     term = on_terminal(b, "exec", *W, "t", "trap 'echo cleaning; exit 3' TERM; echo first; while :; do sleep 0.1; done")
