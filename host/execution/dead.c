@@ -139,7 +139,11 @@ static int requeue_step(struct txn *txn, void *arg, struct err *err)
 
 int execution_dead_requeue(struct executions *e, uint64_t seq, struct err *err)
 {
-	return steps_update(e, requeue_step, &(struct letter){.seq = seq}, err);
+	int rc = steps_update(e, requeue_step, &(struct letter){.seq = seq}, err);
+
+	if (rc == 0)
+		session_kick_gc(e->config.sessions); /* whose rounds read the stream */
+	return rc;
 }
 
 int execution_dead_drop(struct executions *e, uint64_t seq, struct err *err)

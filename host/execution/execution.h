@@ -112,7 +112,7 @@ int execution_offsets(struct executions *e, const char *id, uint64_t ret_bytes[2
  * the last one. `only`: that one alone, ERR_NOT_FOUND without it. */
 int execution_dead_list(struct executions *e, uint64_t after, uint64_t only, size_t limit, struct buf *buf,
 			size_t *ret_count, uint64_t *ret_last, struct err *err);
-/* Puts the message back into the request stream, which is read with the next round of the GC. ERR_CONFLICT: there is no
+/* Puts the message back into the request stream, which is then read. ERR_CONFLICT: there is no
  * message in it, or no open execution that it asks for. */
 int execution_dead_requeue(struct executions *e, uint64_t seq, struct err *err);
 int execution_dead_drop(struct executions *e, uint64_t seq, struct err *err);

@@ -322,6 +322,82 @@ static void garbage_becomes_dead_letters(void **state)
 	run("t", "true", id);
 }
 
+/* An open execution that this process does not know, as another one would leave it, and the letter that asks for it. */
+struct orphan {
+	const char *from; /* a queued one, of which it is a copy */
+	const char *id;
+};
+
+static int copy_row(struct txn *txn, enum store_table table, const struct orphan *in, struct err *err)
+{
+	struct store_row row;
+	int rc = txn_get(txn, table, in->from, &row, err);
+	char doc[8192], *at;
+
+	if (rc || !row.doc || row.doc_len >= sizeof(doc))
+		return rc ? rc : ERR_NOT_FOUND;
+	memcpy(doc, row.doc, row.doc_len);
+	doc[row.doc_len] = '\0';
+	while ((at = strstr(doc, in->from)) != NULL)
+		memcpy(at, in->id, strlen(in->id));
+	row.key = in->id;
+	row.doc = doc;
+	return txn_put(txn, table, &row, err);
+}
+
+static int orphan_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct orphan *in = arg;
+	char letter[512];
+	int rc = copy_row(txn, STORE_EXECUTION, in, err);
+
+	if (rc == 0)
+		rc = copy_row(txn, STORE_COMMAND, in, err);
+	snprintf(letter, sizeof(letter),
+		 "{\"reason\":\"test\",\"subject\":\"%s\",\"seq\":1,\"size\":1,\"event\":\"{\\\"specversion\\\":\\\"1."
+		 "0\\\","
+		 "\\\"type\\\":\\\"com.agentarea.sandbox.execution.requested\\\",\\\"data\\\":{\\\"execution_id\\\":"
+		 "\\\"%s\\\"}}\"}",
+		 in->id, in->id);
+	return rc ? rc : txn_append(txn, STREAM_DEAD, in->id, letter, strlen(letter), err);
+}
+
+static void a_requeued_letter_is_read_at_once(void **state)
+{
+	char first[IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1], copy[IDENT_ID_MAX + 1], path[128], more[256];
+	struct orphan orphan = {.from = id, .id = copy};
+	unsigned long long seq = 0;
+	struct err err = {0};
+	struct buf buf;
+	size_t count;
+	uint64_t last;
+
+	(void)state;
+	host.conf.gc_interval_ms = 3600000; /* no round comes by itself */
+	host.conf.task_concurrency = 1;
+	host_up(&host);
+	snprintf(more, sizeof(more), "while [ ! -e %s/go ]; do sleep 0.02; done", host.dir);
+	start_counted("t", more, first, path);
+	host_start(&host, "t", "echo x >> ran", id);
+	snprintf(copy, sizeof(copy), "%s", id);
+	copy[strlen(copy) - 1] = copy[strlen(copy) - 1] == '0' ? '1' : '0';
+	assert_int_equal(store_update(host.store, orphan_step, &orphan, &err), 0);
+	buf_init(&buf, 65536);
+	assert_int_equal(execution_dead_list(host.e, 0, 0, 10, &buf, &count, &last, &err), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(sscanf(buf.ptr, "{\"id\":\"%llu\"", &seq), 1);
+	buf_fini(&buf);
+	assert_int_equal(execution_dead_requeue(host.e, seq, &err), 0);
+	snprintf(more, sizeof(more), "touch %s/go", host.dir);
+	run("other", more, first);
+	host_finish(&host, id);
+	host_finish(&host, copy);
+	host_expect(&host, copy, "status", "completed");
+	assert_int_equal(host_stream(&host, STREAM_DEAD), 0);
+	run("t", "cat ran", id);
+	host_expect_output(&host, id, 1, "x\nx\nx\n");
+}
+
 struct put {
 	enum store_table table;
 	const char *key, *doc;
@@ -553,6 +629,7 @@ int main(void)
 		TEST(a_corrupt_record_leaves_the_others_alone),
 		TEST(a_lost_message_is_made_up_for),
 		TEST(outputs_of_a_crashed_host_are_not_half_there),
+		cmocka_unit_test_setup_teardown(a_requeued_letter_is_read_at_once, make, down),
 		cmocka_unit_test(the_queue_has_a_deadline),
 		cmocka_unit_test(capacity_is_waited_for_and_then_told),
 		cmocka_unit_test(a_full_queue_is_refused),
