@@ -280,6 +280,11 @@ static int take_info(struct target *target, const struct plugin *plugin, const s
 		return err_set(err, ERR_CONFIG,
 			       "target %s: expected warm 0, its provider keeps warm sessions itself, got %lld",
 			       target->conf->name, (long long)target->conf->warm);
+	/* Warm sessions are of no use where it cannot be told whose they became. */
+	if (!(capabilities & BERTH_CAP_ASSIGN_TAGS) && target->conf->warm)
+		return err_set(err, ERR_CONFIG,
+			       "target %s: expected warm 0, its provider cannot assign warm sessions, got %lld",
+			       target->conf->name, (long long)target->conf->warm);
 	target->capabilities = capabilities;
 	target->create_settle_ms = info->create_settle_ms;
 	target->isolation = info->isolation;

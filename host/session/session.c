@@ -42,23 +42,9 @@ static struct binding_rules make_rules(const struct conf *conf)
 	};
 }
 
-/* A warm session is of no use where it cannot be told whose it became. */
-static int check_pools(const struct registry *registry, struct err *err)
-{
-	for (size_t i = 0; i < registry->target_count; i++) {
-		const struct target *target = registry->targets[i];
-
-		if (target->plugin && target->conf->warm && !target_can(target, BERTH_CAP_ASSIGN_TAGS))
-			return err_set(err, ERR_CONFIG, "%s: warm = %lld, but its provider cannot assign warm sessions",
-				       target->conf->file, (long long)target->conf->warm);
-	}
-	return 0;
-}
-
 int sessions_new(const struct sessions_config *config, struct sessions **ret, struct err *err)
 {
 	struct sessions *s = calloc(1, sizeof(*s));
-	int r;
 
 	if (!s)
 		return err_set(err, ERR_NOMEM, "no memory is left for sessions");
@@ -79,11 +65,6 @@ int sessions_new(const struct sessions_config *config, struct sessions **ret, st
 	if (!s->tasks || !s->provisioners || !s->workers || !s->pools) {
 		sessions_free(s);
 		return err_set(err, ERR_NOMEM, "no memory is left for sessions");
-	}
-	r = check_pools(config->registry, err);
-	if (r) {
-		sessions_free(s);
-		return r;
 	}
 	*ret = s;
 	return 0;

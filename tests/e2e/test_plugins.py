@@ -7,6 +7,7 @@ import pathlib
 import platform
 import re
 import signal
+import subprocess
 import time
 
 from harness import BUILD, PATIENCE, Skipped, check, equal, wait_for
@@ -121,6 +122,20 @@ def test_g1_refused_at_start(make):
 def test_g2_missing_at_start(make):
     refused(make, "nosuch", 'expected the file of provider "nosuch", got no such file')
     refused(make, "missing-library", REFUSED["missing-library"])
+
+
+def test_g1_a_pool_that_nobody_can_assign(make):
+    """`berthd -t` refuses what a start would: warm sessions of a provider that cannot say whose they became."""
+    b = with_zoo(make)
+    link(b, "good")
+    target(b, "good", more="warm = 1;")
+    result = subprocess.run([str(BUILD / "bin" / "berthd"), "-t", "-c", str(b.dir / "berth.conf")], capture_output=True,
+                            text=True)
+    equal(result.returncode, 78, result.stderr)
+    sentence = "berthd: providers: target good: expected warm 0, its provider cannot assign warm sessions, got 1"
+    check(sentence in result.stderr, result.stderr)
+    b.start(expect_exit=78)
+    equal(said(b, "berthd: providers: target"), sentence)
 
 
 def test_g1_degraded_when_not_required(make):
