@@ -280,6 +280,34 @@ static void q2_a_lost_store_adopts_what_is_there(void **state)
 	assert_int_equal(world_counter(&w, "removed"), 0);
 }
 
+/* With the store went the knowledge whether they were given to a task. */
+static void q2_warm_sessions_of_a_lost_store_are_replaced(void **state)
+{
+	static const char *const ends[] = {"", "-wal", "-shm"};
+	char before[64], after[64];
+	struct err err = {0};
+
+	(void)state;
+	w.conf.scheduling_ms = w.conf.starting_ms = 500;
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	assert_int_equal(world_sessions(&w, before), 1);
+	world_down(&w, 5000);
+	for (size_t i = 0; i < 3; i++) {
+		char path[200];
+
+		snprintf(path, sizeof(path), "%s%s", w.paths[0], ends[i]);
+		unlink(path);
+	}
+	world_up(&w);
+	assert_int_equal(session_recover(w.s, &err), 0);
+	assert_true(filled(1));
+	assert_int_equal(world_sessions(&w, after), 1);
+	assert_string_not_equal(before, after);
+	assert_int_equal(world_counter(&w, "created"), 2);
+}
+
 /* ---- kills ---- */
 
 static void arm(const char *text)
@@ -357,6 +385,7 @@ int main(int argc, char **argv)
 		TEST(nothing_but_orphans_is_swept_and_only_after_recover),
 		TEST(a_damaged_row_stops_the_sweep_of_its_own_task_only),
 		TEST(q2_a_lost_store_adopts_what_is_there),
+		TEST(q2_warm_sessions_of_a_lost_store_are_replaced),
 		TEST(killed_at_every_step_of_a_pool),
 	};
 
