@@ -432,6 +432,9 @@ void sweep_run(struct job *job)
 	int r = sweep_look(job->s, job->target, &state, &err);
 
 	job->deadline_ns = clock_after_ms(LIST_MS);
+	if (r == 0 && !state.on)
+		log_debug("no orphan of a target is looked for: the store is new to it",
+			  KS("target", job->target->conf->name));
 	if (r == 0)
 		r = sweep_has_pool(job, &pool, &err);
 	if (r == 0 && (state.on || state.pending || pool))

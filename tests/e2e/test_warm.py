@@ -131,14 +131,23 @@ def test_assign_that_fails_or_answers_nothing(make):
     counts_agree(b)
 
 
+def tries(b):
+    """When a create was tried, in the provider's own milliseconds."""
+    lines = (line.split() for line in (b.mock.root / "calls.log").read_text().splitlines())
+    return [int(line[0]) for line in lines if line[1] == "provision"]
+
+
 def test_creates_that_fail_back_off(make):
     b = make(conf=FAST, target="warm = 20;")
     b.mock.faults("provision code=QUOTA")
     b.start()
     wait_for(lambda: b.mock.count("provision") >= 20, 20, "the first tries")
-    tried = b.mock.count("provision")
-    time.sleep(1.5)
-    check(b.mock.count("provision") - tried <= 3, f"{b.mock.count('provision') - tried} more creates in 1.5 s")
+    # The first twenty fail together; then one at a time is tried, after one second, two, four, each up to a quarter less.
+    wait_for(lambda: len(tries(b)) >= 23, 30, "three more tries")
+    times = tries(b)
+    for number, least in ((20, 740), (21, 1490), (22, 2990)):
+        waited = times[number] - times[number - 1]
+        check(waited >= least, f"try {number + 1} came after {waited} ms, not {least}")
     b.mock.faults()
     filled(b, 20)
 
@@ -258,6 +267,8 @@ def test_Q2_a_lost_store_takes_no_session_along(make):
         equal(b.sh(f"t{i}", "cat kept"), f"{i}\n".encode())
     plant(b, "mock-00000000000000a1", task="unknown")
     swept = b.mock.count("release")
-    time.sleep(1)  # ten rounds
+    rounds = lambda: b.log().count('msg="no orphan of a target is looked for: the store is new to it"')
+    before_it = rounds()
+    wait_for(lambda: rounds() >= before_it + 10, 30, "ten rounds of the sweep")
     equal(b.mock.count("release"), swept, "nothing is swept after the loss")
     equal(sorted(set(b.mock.sessions()) - {"mock-00000000000000a1"}), before)
