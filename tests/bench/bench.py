@@ -47,6 +47,10 @@ ROWS = [
     Row("bindings", "lease_round", "ms", "ours", at_most(20), cases.bindings),
     Row("bindings", "sweep", "s", "ours", at_most(1), cases.bindings),
     Row("bindings", "ready", "s", "ours", at_most(2), cases.bindings),
+    Row("long", "resident", "bytes", "ours", at_most(500 * MIB), cases.long),
+    Row("long", "descriptors", "descriptors", "ours", at_most(19999), cases.long),
+    Row("long", "added_p99", "ms", "ours", at_most(20), cases.long),
+    Row("long", "short_p99", "ms", "ours", at_most(20), cases.long),
 ]
 NAMES = list(dict.fromkeys(row.bench for row in ROWS))
 

@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import tempfile
 
-from bindings import bindings  # noqa: F401 - a case of its own file
+from bindings import bindings  # noqa: F401 - cases of their own files
+from long import long  # noqa: F401
 from parts import TOKEN, Nginx, curl, daemon, harness, in_turn, program, run_reference, wrk
 
 NULL = 'runtime = "null";'

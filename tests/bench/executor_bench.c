@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What berth-executor costs over bare posix_spawn of the same command: /bin/sh on a script, its output read from a pipe,
- * its end waited for. Two commands: one that only prints a line, the shortest there is, and one that looks through a few
- * files as agents do. Both sides take turns, call by call, so that what else the machine does hits both.
- * Not a test: "executor_bench PROGRAM [folder [seconds]]" runs each command with one client and with several and prints a
- * line of JSON for each; files are on the folder (/dev/shm).
+ * What berth-executor costs over bare posix_spawn of the same command: /bin/sh on a script, its output read from a
+ * pipe, its end waited for. Two commands: one that only prints a line, the shortest there is, and one that looks
+ * through a few files as agents do. Both sides take turns, call by call, so that what else the machine does hits both.
+ * Not a test: "executor_bench PROGRAM [folder [seconds]]" runs each command with one client and with several and prints
+ * a line of JSON for each; files are on the folder (/dev/shm).
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -42,8 +42,9 @@ static const struct command {
 	const char *text;
 } commands[] = {
 	{"echo", "echo hello\n"},
-	{"look", "for f in /etc/passwd /etc/group /etc/services; do grep -c root $f; sort $f | tail -n 1; done >/dev/null\n"
-		 "ls -l /usr/bin | wc -l >/dev/null\necho hello\n"},
+	{"look",
+	 "for f in /etc/passwd /etc/group /etc/services; do grep -c root $f; sort $f | tail -n 1; done >/dev/null\n"
+	 "ls -l /usr/bin | wc -l >/dev/null\necho hello\n"},
 };
 static const struct command *command;
 
@@ -100,8 +101,8 @@ static size_t make_token(char *out, size_t cap, const uint8_t *body, size_t head
 	hex_sha256(head, body, head_len);
 	hex_sha256(whole, body, body_len);
 	len = (size_t)snprintf(claims, sizeof(claims),
-			       "b\n" UID "\n%s\nbench\nbench\nPOST\n/v1/execute\n%s\n%s\n%s\n1\n%lld\n%s\n", instance, head,
-			       whole, id, (long long)(now_ns(CLOCK_REALTIME) / 1000000 + 60000), nonce);
+			       "b\n" UID "\n%s\nbench\nbench\nPOST\n/v1/execute\n%s\n%s\n%s\n1\n%lld\n%s\n", instance,
+			       head, whole, id, (long long)(now_ns(CLOCK_REALTIME) / 1000000 + 60000), nonce);
 	snprintf(message, sizeof(message), "%s%s", prefix, claims);
 	crypto_sign_detached(signature, NULL, (const uint8_t *)message, strlen(message), secret_key);
 	sodium_bin2base64(out, cap, (const uint8_t *)claims, len, sodium_base64_VARIANT_URLSAFE_NO_PADDING);
@@ -126,15 +127,16 @@ static size_t make_request(char *out, size_t cap, const char *id)
 	len += add_frame(body + len, 'C', command->text);
 	len += add_frame(body + len, 'Z', "");
 	make_token(token, sizeof(token), body, head_len, len, id);
-	n = snprintf(out, cap, "POST /v1/execute HTTP/1.1\r\nHost: b\r\nBerth-Token: %s\r\nContent-Length: %zu\r\n\r\n", token,
-		     len);
+	n = snprintf(out, cap, "POST /v1/execute HTTP/1.1\r\nHost: b\r\nBerth-Token: %s\r\nContent-Length: %zu\r\n\r\n",
+		     token, len);
 	memcpy(out + n, body, len);
 	return (size_t)n + len;
 }
 
 static int open_connection(void)
 {
-	struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in address = {
+		.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
 	if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
@@ -289,8 +291,8 @@ static void start_server(const char *program)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(ends[1], 1);
-		execle(program, program, "serve", "--listen", "127.0.0.1:0", "--root", root, "--state", state, "--pod-uid", UID,
-		       NULL, env);
+		execle(program, program, "serve", "--listen", "127.0.0.1:0", "--root", root, "--state", state,
+		       "--pod-uid", UID, NULL, env);
 		_exit(127);
 	}
 	close(ends[1]);

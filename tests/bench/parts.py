@@ -116,8 +116,8 @@ class Nginx:
 UNITS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60000.0}
 
 
-def wrk(url, seconds, threads=2, connections=64, script=None, arguments=(), token=True):
-    """(requests per second, median latency in ms); any failed request is the end of the bench."""
+def wrk(url, seconds, threads=2, connections=64, script=None, arguments=(), token=True, part="50%"):
+    """(requests per second, latency in ms of that part of them); any failed request is the end of the bench."""
     command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "30s"]
     if script:
         command += ["-s", str(HERE / script)]
@@ -126,7 +126,7 @@ def wrk(url, seconds, threads=2, connections=64, script=None, arguments=(), toke
     done = subprocess.run([*command, url, "--", *arguments], capture_output=True, text=True, check=False)
     out = done.stdout + done.stderr
     bad = re.search(r"Non-2xx|Socket errors|not completed: [1-9]", out)
-    rate, half = re.search(r"Requests/sec:\s+([0-9.]+)", out), re.search(r"50%\s+([0-9.]+)(us|ms|s|m)\s", out)
+    rate, half = re.search(r"Requests/sec:\s+([0-9.]+)", out), re.search(rf"{part}\s+([0-9.]+)(us|ms|s|m)\s", out)
     if done.returncode or bad or not rate or not half:
         raise harness.Failure(f"wrk {url}: {out[-1000:]}")
     return float(rate[1]), float(half[1]) * UNITS[half[2]]
