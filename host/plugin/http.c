@@ -50,6 +50,48 @@ void http_wake_locked(struct call *call)
 		waker->fn(waker->arg);
 }
 
+/* ---- the end of a target: what threads of the plugin's own are waiting for ---- */
+
+static bool is_ending(void *arg)
+{
+	struct target_state *ts = arg;
+
+	return atomic_load(&ts->ending);
+}
+
+static void listen_to_end(void *arg, struct net_waker *waker)
+{
+	struct target_state *ts = arg;
+
+	lock_take(&ts->lock);
+	waker->next = ts->wakers;
+	ts->wakers = waker;
+	lock_drop(&ts->lock);
+}
+
+/* Several threads of a plugin may wait, so that the first in need not be the last out. */
+static void unlisten_to_end(void *arg, struct net_waker *waker)
+{
+	struct target_state *ts = arg;
+	struct net_waker **at = &ts->wakers;
+
+	lock_take(&ts->lock);
+	while (*at && *at != waker)
+		at = &(*at)->next;
+	if (*at)
+		*at = waker->next;
+	lock_drop(&ts->lock);
+}
+
+void http_end(struct target_state *ts)
+{
+	lock_take(&ts->lock);
+	atomic_store(&ts->ending, true);
+	for (const struct net_waker *waker = ts->wakers; waker; waker = waker->next)
+		waker->fn(waker->arg);
+	lock_drop(&ts->lock);
+}
+
 /* ---- structs ---- */
 
 static bool take_request(struct berth_http_request *ret, const struct berth_http_request *theirs)
@@ -135,6 +177,11 @@ int32_t http_exchange(struct berth_target *abi_target, struct berth_call *abi_ca
 		caller.listen = listen_to;
 		caller.unlisten = unlisten_to;
 		caller.arg = call;
+	} else {
+		caller.cancelled = is_ending;
+		caller.listen = listen_to_end;
+		caller.unlisten = unlisten_to_end;
+		caller.arg = target->state;
 	}
 	code = net_exchange(target->state->net, &caller, &request, &response, &failure);
 	give_response(ret_response, &response);

@@ -57,6 +57,8 @@ struct target_state {
 	char *data_dir;
 	struct watchdog *watchdog;
 	struct net *net;
+	struct net_waker *wakers; /* lock: exchanges of the plugin's own threads, which the target's end ends */
+	atomic_bool ending;	  /* it is being closed */
 	struct pool *apart; /* threads of the calls that run apart from their callers */
 #ifdef PLUGIN_GUARD_CALLS
 	const struct guard *base; /* what calls must leave as it was */
@@ -262,6 +264,7 @@ int32_t emit_created(struct berth_call *abi, const struct berth_session_info *in
 int32_t http_exchange(struct berth_target *target, struct berth_call *call, const struct berth_http_request *request,
 		      struct berth_http_response *ret_response);
 void http_wake_locked(struct call *call); /* a cancel is there */
+void http_end(struct target_state *ts);   /* the target is being closed */
 /* flow.c */
 void flow_progress(struct berth_call *abi, uint32_t phase, const char *text);
 int32_t flow_started(struct berth_call *abi, const struct berth_str *handle);

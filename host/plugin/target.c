@@ -371,6 +371,7 @@ bool target_close(struct target *target, int64_t deadline_ns)
 	job->target = target;
 	job->plugin = target->plugin;
 	job->inst = target->inst;
+	http_end(target->state);
 	back = run_job(job, "close", close_main, deadline_ns > least ? deadline_ns : least);
 	target->state->lost = !back;
 	if (!back)

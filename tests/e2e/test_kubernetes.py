@@ -5,7 +5,7 @@ import functools
 import pathlib
 import subprocess
 import sys
-import threading
+import time
 
 import harness
 from harness import BUILD, PATIENCE, check, equal, in_parallel, settled, wait_for
@@ -258,6 +258,18 @@ def test_a_pod_whose_predecessor_is_still_going(make, kube):
     kube.call(lambda: kube.node.deaf.clear())
     wait_for(lambda: len(kube.pods_of("t")) == 1, 20, "the old one to go")
     settled(b)
+
+
+@clustered
+def test_a_stop_does_not_wait_for_the_watch(make, kube):
+    b = make().start()
+    b.sh("t", "true")
+    wait_for(lambda: kube.api.watchers, 20, "a watch")
+    began = time.monotonic()
+    equal(b.stop(), 0, "exit code")
+    check(time.monotonic() - began < 8 * PATIENCE, "the stop took", time.monotonic() - began)
+    check("did not come back" not in b.log(), "close came back")
+    equal(b.start().sh("t", "echo again"), b"again\n")
 
 
 # ---- what pods say ----

@@ -128,7 +128,8 @@ struct berth_host {
 	 *
 	 * A cancel ends the exchange at once, if the plugin has not been told of it (by cancel_state, or by an exchange that
 	 * returned CANCELLED). Exchanges after that run, so that a command can be stopped; after DETACH for at most 1 s.
-	 * Not in open. `call` may be NULL in a thread of the plugin's own; then nothing cancels it and it has 30 s at most. */
+	 * Not in open. `call` may be NULL in a thread of the plugin's own; then it has 30 s at most, and the target's close
+	 * cancels it. */
 	int32_t (*http)(struct berth_target *target, struct berth_call *call, const struct berth_http_request *request,
 			struct berth_http_response *ret_response);
 

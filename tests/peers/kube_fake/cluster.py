@@ -120,7 +120,7 @@ class Kube:
         self.claims.pod_spec = {
             "terminationGracePeriodSeconds": 1,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [{"name": "executor", "image": "sandbox:1", "securityContext": {
+            "containers": [{"name": "executor", "image": "sandbox:1", "resources": {"limits": {"memory": "192Mi"}}, "securityContext": {
                 "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}, "env": [
                     {"name": "BERTH_POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
                     {"name": "BERTH_EXECUTOR_KEYS", "value": self.public_key()}]}]}
@@ -135,5 +135,6 @@ class Kube:
         path = self.dir / "template.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("kind: Pod\nmetadata:\n  labels: {team: tests}\nspec:\n  terminationGracePeriodSeconds: 1\n"
-                        "  containers:\n  - name: executor\n    image: sandbox:1\n    securityContext: {runAsUser: 10001}\n")
+                        "  containers:\n  - name: executor\n    image: sandbox:1\n    securityContext: {runAsUser: 10001}\n"
+                        "    resources: {limits: {memory: 192Mi}}\n")
         return path

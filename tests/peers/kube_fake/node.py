@@ -101,11 +101,58 @@ def processes_of(root):
     return found
 
 
+class Group:
+    """The memory limit of a pod by control group, where this process may make one (v1 or v2); else there is none."""
+
+    BASES = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
+
+    def __init__(self, uid, limit):
+        self.path = None
+        for base, name in self.BASES:
+            path = pathlib.Path(base) / f"kube-fake-{uid}"
+            if not limit or self.path or not (pathlib.Path(base) / "cgroup.procs").exists():
+                continue
+            try:
+                path.mkdir()
+                (path / name).write_text(str(limit))
+                self.path = path
+            except OSError:
+                if path.exists():
+                    path.rmdir()
+
+    def enter(self):
+        """In the child, before its program."""
+        if self.path:
+            (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def drop(self):
+        if self.path:
+            try:
+                self.path.rmdir()
+                self.path = None
+            except OSError:
+                pass  # its processes are still being reaped
+        return self.path is None
+
+
+def memory_of(pod):
+    """The limits of all containers together, in bytes; 0: a container has none."""
+    units, total = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "M": 10**6, "G": 10**9, "": 1}, 0
+    for container in pod["spec"]["containers"]:
+        text = container.get("resources", {}).get("limits", {}).get("memory", "")
+        digits = text.rstrip("KMGi")
+        if not digits.isdigit():
+            return 0
+        total += int(digits) * units[text[len(digits):]]
+    return total
+
+
 class Node:
     def __init__(self, api, directory, executor, port=8080):
         self.api, self.dir, self.executor, self.port = api, pathlib.Path(directory), executor, port
         self.scripts = []
         self.pods = {}  # uid -> process
+        self.groups = {}  # uid -> Group
         self.tasks = set()
         self.deaf = set()  # uids that are not deleted: their node is away
         self.kept = []  # what executors printed to standard error
@@ -210,9 +257,11 @@ class Node:
         env = self.environment(pod, uid)
         for name in ("BERTH_EXECUTOR_ROOT", "BERTH_EXECUTOR_STATE", "BERTH_EXECUTOR_LISTEN"):
             env.pop(name, None)
+        group = self.groups[uid] = Group(uid, memory_of(pod))
         process = await asyncio.create_subprocess_exec(
             self.executor, "serve", "--listen", f"{ip}:{self.port}", "--root", str(home / "work"), "--state", str(home / "state"),
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, env=env, start_new_session=True)
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, env=env, start_new_session=True,
+            preexec_fn=group.enter)
         log.close()
         self.pods[uid] = process
         line = await process.stdout.readline()
@@ -260,6 +309,11 @@ class Node:
                 except OSError:
                     pass
             if not left:
+                break
+            await asyncio.sleep(0.01)
+        group = self.groups.pop(home.name, None)
+        for _ in range(200):
+            if not group or group.drop():
                 break
             await asyncio.sleep(0.01)
         await loop.run_in_executor(None, lambda: shutil.rmtree(home, ignore_errors=True))
