@@ -148,6 +148,24 @@ static void test_the_built_in_one(void **state)
 	json_object_put(tree);
 }
 
+/* What packaging/ ships is accepted, and is what its comments say. */
+static void test_the_packaged_one(void **state)
+{
+	struct json_object *map, *tree;
+	const char *text;
+	struct kerr err = {0};
+
+	(void)state;
+	assert_int_equal(yamltree_read(BERTH_TEST_SOURCE_DIR "/packaging/kubernetes/30-config.yaml", &map, &err), BERTH_OK);
+	text = api_member(map, "data", "template.yaml");
+	assert_int_equal(yamltree_parse("template.yaml", text, strlen(text), &tree, &err), BERTH_OK);
+	if (template_merge("template.yaml", tree, &base, &err))
+		fail_msg("%s", err.text);
+	assert_string_equal(template_root(tree, "executor"), "/berth/workspace");
+	json_object_put(tree);
+	json_object_put(map);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +173,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_refused),
 		cmocka_unit_test(test_one_pod),
 		cmocka_unit_test(test_the_built_in_one),
+		cmocka_unit_test(test_the_packaged_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
