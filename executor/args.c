@@ -102,7 +102,8 @@ static int take(const struct args_key *keys, struct args *args, char *ret_text, 
 		bool there = json_object_object_get_ex(args->json, keys->name, &value);
 
 		if ((there ? set_value(keys, value, field) : set_absent(keys, field)) < 0) {
-			snprintf(ret_text, cap, there ? "the argument %s has a wrong type or value" : "the argument %s is missing",
+			snprintf(ret_text, cap,
+				 there ? "the argument %s has a wrong type or value" : "the argument %s is missing",
 				 keys->name);
 			return -1;
 		}
@@ -110,7 +111,8 @@ static int take(const struct args_key *keys, struct args *args, char *ret_text, 
 	return 0;
 }
 
-int args_parse(const char *text, size_t len, const struct args_key *keys, struct args *ret_args, char *ret_text, size_t cap)
+int args_parse(const char *text, size_t len, const struct args_key *keys, struct args *ret_args, char *ret_text,
+	       size_t cap)
 {
 	memset(ret_args, 0, sizeof(*ret_args));
 	ret_args->json = parse(text, len, ret_text, cap);

@@ -32,7 +32,8 @@ struct args_key {
 };
 
 /* Fills *ret_args by the table. 0, or -1 with a sentence that names the key. args_fini in any case. */
-int args_parse(const char *text, size_t len, const struct args_key *keys, struct args *ret_args, char *ret_text, size_t cap);
+int args_parse(const char *text, size_t len, const struct args_key *keys, struct args *ret_args, char *ret_text,
+	       size_t cap);
 void args_fini(struct args *args);
 
 #endif

@@ -50,8 +50,8 @@ static int32_t send_frame(struct berth_call *call, char type, const void *a, siz
 static int32_t send_json(struct berth_call *call, char type, struct json_object *json)
 {
 	size_t len = 0;
-	const char *text = json_object_to_json_string_length(
-		json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
+	const char *text =
+		json_object_to_json_string_length(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &len);
 	int32_t rc = send_frame(call, type, text, len, NULL, 0);
 
 	json_object_put(json);

@@ -17,10 +17,10 @@ struct berth_call {
 	struct frame_body body;
 	struct args args;
 	struct result result;
-	uint64_t sent[3]; /* by BERTH_STREAM_: where the next byte of each stream belongs */
-	char announce;    /* frame that tells that the command is being followed: S or H; '\0' = none or done */
+	uint64_t sent[3];	/* by BERTH_STREAM_: where the next byte of each stream belongs */
+	char announce;		/* frame that tells that the command is being followed: S or H; '\0' = none or done */
 	struct sibling sibling; /* of a stream */
-	bool peer_gone;   /* noticed while the command ran */
+	bool peer_gone;		/* noticed while the command ran */
 };
 
 /* Services that write into the reply. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends commands through their supervisors, which know their trees. Main thread only; must not make a process, since there
- * may be none left. Must never signal by number alone.
+ * Ends commands through their supervisors, which know their trees. Main thread only; must not make a process, since
+ * there may be none left. Must never signal by number alone.
  */
 #include "drain.h"
 

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Tells every supervisor of the run directory to end its command: TERM and its grace, or at once. Returns how many live. */
+/* Tells every supervisor of the run directory to end its command: TERM and its grace, or at once. Returns how many
+ * live. */
 size_t drain_commands(int run_fd, bool at_once, bool first);
 
 #endif

@@ -37,9 +37,9 @@ struct executor {
 	struct berth_sup sup; /* graces are the request's */
 	struct berth_localfs fs;
 	struct berth_pair *env; /* the base environment */
-	int64_t clock_ms;  /* wall clock less boot clock, as of the start */
+	int64_t clock_ms;	/* wall clock less boot clock, as of the start */
 	atomic_uint operations; /* in work */
-	atomic_uint streams;    /* of them, execute and reattach */
+	atomic_uint streams;	/* of them, execute and reattach */
 	atomic_bool draining;
 };
 

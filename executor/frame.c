@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the reading of a request's frames and the proof that they are what the token's signer meant. Any worker, one at a
- * time. Must never report the end of a body that was not verified, nor hold more of one than the limits of its frames.
+ * Owns the reading of a request's frames and the proof that they are what the token's signer meant. Any worker, one at
+ * a time. Must never report the end of a body that was not verified, nor hold more of one than the limits of its
+ * frames.
  */
 #include "frame.h"
 

@@ -33,8 +33,8 @@ struct http_conn {
 	bool failed; /* nothing more can be sent or read */
 	/* Of the request in work. */
 	http_parser parser;
-	bool ended;  /* the request was parsed to its end */
-	bool unread; /* its rest was given up */
+	bool ended;	   /* the request was parsed to its end */
+	bool unread;	   /* its rest was given up */
 	const char *slice; /* body bytes in buf, not yet taken */
 	size_t slice_len;
 	char buf[HTTP_HEAD_MAX];
@@ -53,7 +53,8 @@ unsigned http_head_parse(struct http_conn *conn, struct http_request *ret_reques
 /* The next bytes of the body, waiting for them; 0 = its end. Negative errno: -EBADMSG malformed, -ETIMEDOUT, … */
 ssize_t http_body_read(struct http_conn *conn, void *buf, size_t cap);
 
-/* Reads on to the end of the request so that the peer gets to the answer: 0 when it came, else it cannot be waited for. */
+/* Reads on to the end of the request so that the peer gets to the answer: 0 when it came, else it cannot be waited for.
+ */
 int http_body_drain(struct http_conn *conn);
 
 /* Sends all of it, or fails the connection. iov is used up. */

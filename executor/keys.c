@@ -115,10 +115,12 @@ static bool find_in(const struct key *keys, size_t count, const char *id, uint8_
 
 static bool find(struct keys *keys, const char *id, uint8_t ret_key[KEY_BYTES])
 {
-	return find_in(keys->fixed, keys->fixed_count, id, ret_key) || find_in(keys->read, keys->read_count, id, ret_key);
+	return find_in(keys->fixed, keys->fixed_count, id, ret_key) ||
+	       find_in(keys->read, keys->read_count, id, ret_key);
 }
 
-int keys_verify(struct keys *keys, const char *id, const uint8_t signature[TOKEN_SIGNATURE], const void *message, size_t len)
+int keys_verify(struct keys *keys, const char *id, const uint8_t signature[TOKEN_SIGNATURE], const void *message,
+		size_t len)
 {
 	uint8_t key[KEY_BYTES];
 	bool known;

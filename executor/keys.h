@@ -27,8 +27,8 @@ struct keys {
 	size_t read_count;
 };
 
-/* text: id:base64, separated by commas or newlines; '#' starts a comment line. Returns how many, or a negative errno and
- * the number of the bad entry in *ret_bad, from 1. */
+/* text: id:base64, separated by commas or newlines; '#' starts a comment line. Returns how many, or a negative errno
+ * and the number of the bad entry in *ret_bad, from 1. */
 int keys_parse(const char *text, struct key keys[KEYS_MAX], size_t *ret_bad);
 
 /* Either may be NULL, not both. 0, or -1 with a sentence in text. */
@@ -36,6 +36,7 @@ int keys_init(struct keys *keys, const char *list, const char *path, char *text,
 
 /* 0 when signature is that of the key over message; -ENOKEY, -EBADMSG. Any thread. An id that is not known makes the
  * file be read again, at most once a second. */
-int keys_verify(struct keys *keys, const char *id, const uint8_t signature[TOKEN_SIGNATURE], const void *message, size_t len);
+int keys_verify(struct keys *keys, const char *id, const uint8_t signature[TOKEN_SIGNATURE], const void *message,
+		size_t len);
 
 #endif

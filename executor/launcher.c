@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the process `berth-supervise attend`. The main thread starts it, as its own child, and learns of its end; workers
- * send it jobs, each with a pipe whose end tells when the job was lost. Without it everything works, only slower. Must
- * never wait for it for ever: a command of the same user may have stopped it.
+ * Owns the process `berth-supervise attend`. The main thread starts it, as its own child, and learns of its end;
+ * workers send it jobs, each with a pipe whose end tells when the job was lost. Without it everything works, only
+ * slower. Must never wait for it for ever: a command of the same user may have stopped it.
  */
 #include "launcher.h"
 
@@ -77,8 +77,8 @@ static int send_job(struct launcher *launcher, const char *dir, uint32_t attempt
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {.bytes = {0}};
 	struct iovec iov[2] = {{&attempt, sizeof(attempt)}, {(void *)(uintptr_t)dir, strlen(dir) + 1}};
-	struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2, .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
+	struct msghdr message = {
+		.msg_iov = iov, .msg_iovlen = 2, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	ssize_t n;
 

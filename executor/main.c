@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * berth-executor: argv, signals, and the duties of a first process. The main thread serves no request; its children are the
- * launcher and the orphans that came to it, and it alone waits for those. Called as berth-supervise, the program is that.
+ * berth-executor: argv, signals, and the duties of a first process. The main thread serves no request; its children are
+ * the launcher and the orphans that came to it, and it alone waits for those. Called as berth-supervise, the program is
+ * that.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -70,7 +71,8 @@ static const char usage[] =
 	"                            [--uid N] [--gid N] [--max-operations N] [--helper PROGRAM]\n"
 	"       berth-executor install DIR\n"
 	"       berth-executor version\n"
-	"Each flag can be given as BERTH_EXECUTOR_<NAME>; keys as BERTH_EXECUTOR_KEYS=id:base64,…; the uid as BERTH_POD_UID.\n";
+	"Each flag can be given as BERTH_EXECUTOR_<NAME>; keys as BERTH_EXECUTOR_KEYS=id:base64,…; the uid as "
+	"BERTH_POD_UID.\n";
 
 static int fail(const char *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the table of routes and what each does: the SDK's functions, given this request's arguments. Any worker. Must never
- * act before the request was judged (request.c).
+ * Owns the table of routes and what each does: the SDK's functions, given this request's arguments. Any worker. Must
+ * never act before the request was judged (request.c).
  */
 #include "ops.h"
 
@@ -11,28 +11,55 @@
 
 #include <berth/provider.h>
 
-#define STRING(key) {#key, ARGS_STRING, true, offsetof(struct args, key)}
-#define INTEGER(key, least) {#key, ARGS_INTEGER, true, offsetof(struct args, key), least, INT64_MAX}
-#define BETWEEN(key, least, most) {#key, ARGS_INTEGER, true, offsetof(struct args, key), least, most}
-#define OPTIONAL(key, least, most, absent) {#key, ARGS_INTEGER, false, offsetof(struct args, key), least, most, absent}
-#define BOOLEAN(key) {#key, ARGS_BOOLEAN, false, offsetof(struct args, key)}
+#define STRING(key) #key, ARGS_STRING, true, offsetof(struct args, key)
+#define INTEGER(key, least, most) #key, ARGS_INTEGER, true, offsetof(struct args, key), least, most
+#define OPTIONAL(key, least, most, absent) #key, ARGS_INTEGER, false, offsetof(struct args, key), least, most, absent
+#define BOOLEAN(key) #key, ARGS_BOOLEAN, false, offsetof(struct args, key)
 
 static const struct args_key no_keys[] = {{NULL}};
 static const struct args_key execute_keys[] = {
-	STRING(execution_id), BETWEEN(attempt, 1, UINT32_MAX), STRING(cwd), INTEGER(timeout_ms, 1), INTEGER(stdout_max, 0),
-	INTEGER(stderr_max, 0), BOOLEAN(keep_descendants), BOOLEAN(has_stdin), OPTIONAL(kill_grace_ms, 0, INT64_MAX, 2000),
-	OPTIONAL(drain_grace_ms, 0, INT64_MAX, 200), {NULL}};
-static const struct args_key reattach_keys[] = {STRING(execution_id), BETWEEN(attempt, 1, UINT32_MAX),
-						INTEGER(stdout_offset, 0), INTEGER(stderr_offset, 0), {NULL}};
-static const struct args_key signal_keys[] = {STRING(execution_id), OPTIONAL(attempt, 0, UINT32_MAX, 0), STRING(signal),
-					      {NULL}};
-static const struct args_key forget_keys[] = {STRING(execution_id), OPTIONAL(attempt, 0, UINT32_MAX, 0), {NULL}};
-static const struct args_key path_keys[] = {STRING(path), {NULL}};
-static const struct args_key read_keys[] = {STRING(path), INTEGER(offset, 0), INTEGER(length, 0), {NULL}};
-static const struct args_key write_keys[] = {STRING(path), BETWEEN(mode, 0, INT32_MAX), INTEGER(size, 0), {NULL}};
-static const struct args_key tree_keys[] = {STRING(path), BOOLEAN(recursive), {NULL}};
-static const struct args_key move_keys[] = {STRING(from), STRING(to), {NULL}};
-static const struct args_key changes_keys[] = {STRING(token), {NULL}};
+	{STRING(execution_id)},
+	{INTEGER(attempt, 1, UINT32_MAX)},
+	{STRING(cwd)},
+	{INTEGER(timeout_ms, 1, INT64_MAX)},
+	{INTEGER(stdout_max, 0, INT64_MAX)},
+	{INTEGER(stderr_max, 0, INT64_MAX)},
+	{BOOLEAN(keep_descendants)},
+	{BOOLEAN(has_stdin)},
+	{OPTIONAL(kill_grace_ms, 0, INT64_MAX, 2000)},
+	{OPTIONAL(drain_grace_ms, 0, INT64_MAX, 200)},
+	{NULL},
+};
+static const struct args_key reattach_keys[] = {
+	{STRING(execution_id)},
+	{INTEGER(attempt, 1, UINT32_MAX)},
+	{INTEGER(stdout_offset, 0, INT64_MAX)},
+	{INTEGER(stderr_offset, 0, INT64_MAX)},
+	{NULL},
+};
+static const struct args_key signal_keys[] = {
+	{STRING(execution_id)},
+	{OPTIONAL(attempt, 0, UINT32_MAX, 0)},
+	{STRING(signal)},
+	{NULL},
+};
+static const struct args_key forget_keys[] = {{STRING(execution_id)}, {OPTIONAL(attempt, 0, UINT32_MAX, 0)}, {NULL}};
+static const struct args_key path_keys[] = {{STRING(path)}, {NULL}};
+static const struct args_key read_keys[] = {
+	{STRING(path)},
+	{INTEGER(offset, 0, INT64_MAX)},
+	{INTEGER(length, 0, INT64_MAX)},
+	{NULL},
+};
+static const struct args_key write_keys[] = {
+	{STRING(path)},
+	{INTEGER(mode, 0, INT32_MAX)},
+	{INTEGER(size, 0, INT64_MAX)},
+	{NULL},
+};
+static const struct args_key tree_keys[] = {{STRING(path)}, {BOOLEAN(recursive)}, {NULL}};
+static const struct args_key move_keys[] = {{STRING(from)}, {STRING(to)}, {NULL}};
+static const struct args_key changes_keys[] = {{STRING(token)}, {NULL}};
 
 /* Splits NAME=VALUE entries, each ended by a NUL. */
 static int32_t split_env(struct berth_call *call, struct berth_pair **ret_pairs, size_t *ret_count)
@@ -210,7 +237,8 @@ static void tell_unnamed(struct berth_call *call, size_t unnamed)
 static int32_t run_mark(struct berth_call *call)
 {
 	size_t unnamed = 0;
-	int32_t rc = berth_localfs_mark(&call_host, call, &call->executor->fs, call->executor->state.marks_fd, &unnamed);
+	int32_t rc =
+		berth_localfs_mark(&call_host, call, &call->executor->fs, call->executor->state.marks_fd, &unnamed);
 
 	if (rc == BERTH_OK)
 		tell_unnamed(call, unnamed);

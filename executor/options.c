@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Owns the table of options: flag, environment variable, default, type. Main thread only. A flag beats the environment. */
+/* Owns the table of options: flag, environment variable, default, type. Main thread only. A flag beats the environment.
+ */
 #include "options.h"
 
 #include <errno.h>
@@ -27,8 +28,8 @@ static const struct option_row rows[] = {
 	{"--helper", "BERTH_EXECUTOR_HELPER", "/proc/self/exe", TEXT, offsetof(struct options, helper), 0, 0},
 	{"--uid", "BERTH_EXECUTOR_UID", "-1", NUMBER, offsetof(struct options, uid), -1, INT32_MAX},
 	{"--gid", "BERTH_EXECUTOR_GID", "-1", NUMBER, offsetof(struct options, gid), -1, INT32_MAX},
-	{"--max-operations", "BERTH_EXECUTOR_MAX_OPERATIONS", "128", NUMBER, offsetof(struct options, max_operations), 1,
-	 1024},
+	{"--max-operations", "BERTH_EXECUTOR_MAX_OPERATIONS", "128", NUMBER, offsetof(struct options, max_operations),
+	 1, 1024},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 

@@ -49,13 +49,23 @@ static const struct {
 	unsigned status;
 	const char *text;
 } texts[] = {
-	{200, "OK"},	     {400, "Bad Request"},	 {401, "Unauthorized"},
-	{403, "Forbidden"},  {404, "Not Found"},	 {405, "Method Not Allowed"},
-	{409, "Conflict"},   {410, "Gone"},		 {429, "Too Many Requests"},
-	{431, "Request Header Fields Too Large"},	 {499, "Client Closed Request"},
-	{500, "Internal Server Error"},			 {501, "Not Implemented"},
-	{503, "Service Unavailable"},			 {504, "Gateway Timeout"},
-	{505, "HTTP Version Not Supported"},		 {507, "Insufficient Storage"},
+	{200, "OK"},
+	{400, "Bad Request"},
+	{401, "Unauthorized"},
+	{403, "Forbidden"},
+	{404, "Not Found"},
+	{405, "Method Not Allowed"},
+	{409, "Conflict"},
+	{410, "Gone"},
+	{429, "Too Many Requests"},
+	{431, "Request Header Fields Too Large"},
+	{499, "Client Closed Request"},
+	{500, "Internal Server Error"},
+	{501, "Not Implemented"},
+	{503, "Service Unavailable"},
+	{504, "Gateway Timeout"},
+	{505, "HTTP Version Not Supported"},
+	{507, "Insufficient Storage"},
 };
 
 unsigned reply_status(int32_t code)
@@ -83,7 +93,8 @@ void reply_fini(struct reply *reply)
 }
 
 /* length < 0: chunked. Everything in it has a known bound. */
-static int format_head(const struct reply *reply, unsigned status, const char *type, int64_t length, char *head, size_t cap)
+static int format_head(const struct reply *reply, unsigned status, const char *type, int64_t length, char *head,
+		       size_t cap)
 {
 	const struct reply_facts *facts = &reply->facts;
 	int n = snprintf(head, cap,
@@ -131,7 +142,8 @@ static struct json_object *result_json(const struct result *result, int64_t now_
 
 static const char *json_text(struct json_object *json, size_t *ret_len)
 {
-	return json_object_to_json_string_length(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, ret_len);
+	return json_object_to_json_string_length(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE,
+						 ret_len);
 }
 
 void reply_error(struct reply *reply, unsigned status, const struct result *result, int64_t now_ms)

@@ -26,12 +26,12 @@ struct reply_facts {
 struct reply {
 	struct http_conn *conn;
 	struct reply_facts facts;
-	bool close;     /* the connection ends with this answer */
+	bool close;	/* the connection ends with this answer */
 	bool head_only; /* HEAD */
 	bool streaming; /* the head has been sent, chunks follow */
 	bool done;
 	int64_t sent_ns; /* when something was sent last */
-	char *buf;       /* frames not yet sent */
+	char *buf;	 /* frames not yet sent */
 	size_t len;
 	size_t cap;
 };

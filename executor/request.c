@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Judges requests: form, route, token, room, identity, body, attempt, and only then the operation. Any worker. Must never
- * let an operation begin for a request that was not signed for exactly this executor, these arguments and this moment.
+ * Judges requests: form, route, token, room, identity, body, attempt, and only then the operation. Any worker. Must
+ * never let an operation begin for a request that was not signed for exactly this executor, these arguments and this
+ * moment.
  */
 #include "request.h"
 
@@ -20,7 +21,8 @@ static void base_facts(const struct executor *executor, struct reply_facts *fact
 	*facts = (struct reply_facts){.pod_uid = executor->options.pod_uid, .instance = executor->state.instance};
 }
 
-static void refuse(struct executor *executor, struct reply *reply, unsigned status, const char *reason, const char *text)
+static void refuse(struct executor *executor, struct reply *reply, unsigned status, const char *reason,
+		   const char *text)
 {
 	struct result result = {.code = BERTH_INVALID};
 
@@ -189,7 +191,8 @@ static int32_t check_attempt(struct berth_call *call, const struct ops_route *ro
 				 "a later attempt of this execution has asked before");
 	if (rc == -ENOSPC || rc == -EDQUOT)
 		return call_fail(call, BERTH_STORAGE_FULL, "storage_full", false, "no room to note the attempt");
-	return rc < 0 ? call_fail(call, BERTH_UNAVAILABLE, "run_dir", true, "the run directory cannot be used") : BERTH_OK;
+	return rc < 0 ? call_fail(call, BERTH_UNAVAILABLE, "run_dir", true, "the run directory cannot be used")
+		      : BERTH_OK;
 }
 
 static int send_continue(struct http_conn *conn)
@@ -294,7 +297,8 @@ static bool serve_route(struct executor *executor, struct http_conn *conn, const
 
 	/* The token is large and is filled whole. */
 	memset(&call, 0, offsetof(struct berth_call, token));
-	memset((char *)&call + offsetof(struct berth_call, reply), 0, sizeof(call) - offsetof(struct berth_call, reply));
+	memset((char *)&call + offsetof(struct berth_call, reply), 0,
+	       sizeof(call) - offsetof(struct berth_call, reply));
 	call.executor = executor;
 	call.conn = conn;
 	base_facts(executor, &facts);
@@ -304,7 +308,8 @@ static bool serve_route(struct executor *executor, struct http_conn *conn, const
 }
 
 /* Health, and what has no operation. */
-static bool serve_plain(struct executor *executor, struct http_conn *conn, const struct http_request *request, bool known)
+static bool serve_plain(struct executor *executor, struct http_conn *conn, const struct http_request *request,
+			bool known)
 {
 	bool get = strcmp(request->method, "GET") == 0, head = strcmp(request->method, "HEAD") == 0;
 	struct reply_facts facts;

@@ -349,7 +349,8 @@ void server_address(const struct server *server, char *text, size_t cap)
 			 ntohs(four->sin_port));
 }
 
-/* Each connection may need three more descriptors for its operation, and commands inherit the limit: it is not raised. */
+/* Each connection may need three more descriptors for its operation, and commands inherit the limit: it is not raised.
+ */
 static size_t conns_for_limit(void)
 {
 	struct rlimit limit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the list of running streams. The wake-up FIFO of a command gives each byte to one reader only; a stream that found
- * new output tells the others of the same command, and one that finds nothing tells nobody, so it comes to rest. Any worker;
- * the lock is held for a few words and descriptors. Must never wait.
+ * Owns the list of running streams. The wake-up FIFO of a command gives each byte to one reader only; a stream that
+ * found new output tells the others of the same command, and one that finds nothing tells nobody, so it comes to rest.
+ * Any worker; the lock is held for a few words and descriptors. Must never wait.
  */
 #include "siblings.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the state directory: `executor` (run id and pinned identity), `run/` (the supervisors' files), `marks/`. Opened on
- * the main thread; pinning and attempts are entered by any worker. Must never serve a second identity, nor
- * let an attempt through that a higher one has overtaken.
+ * Owns the state directory: `executor` (run id and pinned identity), `run/` (the supervisors' files), `marks/`. Opened
+ * on the main thread; pinning and attempts are entered by any worker. Must never serve a second identity, nor let an
+ * attempt through that a higher one has overtaken.
  */
 #include "state.h"
 
@@ -89,7 +89,8 @@ static int write_record(struct state *state, const char *workspace_id, const cha
 	int len = snprintf(text, sizeof(text), "run=%s\n", state->run_id);
 
 	if (workspace_id)
-		len += snprintf(text + len, sizeof(text) - (size_t)len, "workspace=%s\ntask=%s\n", workspace_id, task_id);
+		len += snprintf(text + len, sizeof(text) - (size_t)len, "workspace=%s\ntask=%s\n", workspace_id,
+				task_id);
 	return sup_replace_file(state->state_fd, "executor.tmp", "executor", text, (size_t)len, 1);
 }
 

@@ -12,7 +12,7 @@
 
 struct state {
 	pthread_mutex_t lock;
-	char root[PATH_MAX];    /* canonical */
+	char root[PATH_MAX];	/* canonical */
 	char run_dir[PATH_MAX]; /* <state>/run */
 	int root_fd;
 	int state_fd; /* locked: one executor per state directory */

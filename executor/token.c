@@ -19,7 +19,8 @@ struct line {
 
 static bool plain(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+	       c == '-';
 }
 
 bool token_id_ok(const char *text, size_t len)
@@ -136,7 +137,8 @@ static int take_lines(struct token *token, const struct line l[LINES])
 	    copy_plain(token->pod_uid, sizeof(token->pod_uid), &l[1]) < 0 ||
 	    copy_plain(token->instance, sizeof(token->instance), &l[2]) < 0 || take_identity(token, &l[3], &l[4]) < 0 ||
 	    copy_plain(token->method, sizeof(token->method), &l[5]) < 0 ||
-	    copy_plain(token->path, sizeof(token->path), &l[6]) < 0 || copy_hex(token->head, sizeof(token->head), &l[7]) < 0)
+	    copy_plain(token->path, sizeof(token->path), &l[6]) < 0 ||
+	    copy_hex(token->head, sizeof(token->head), &l[7]) < 0)
 		return -1;
 	token->body_signed = is(&l[8], "signed");
 	if (!token->body_signed && copy_hex(token->body, sizeof(token->body), &l[8]) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mark and changes: a mark is a snapshot kept outside the root; changes compares the root as it is now with one. Entered
- * by any thread; keeps no state but the marks. Past MARKS_MAX the oldest marks go, and asking for one is NOT_FOUND,
- * never "nothing changed".
+ * mark and changes: a mark is a snapshot kept outside the root; changes compares the root as it is now with one.
+ * Entered by any thread; keeps no state but the marks. Past MARKS_MAX the oldest marks go, and asking for one is
+ * NOT_FOUND, never "nothing changed".
  */
 #include "localfs_internal.h"
 #include "localfs_snapshot.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attend: a launcher that stays. It keeps a few forked processes ready; each takes one message from descriptor 0 (struct
- * sup_attend and a pipe's end) and becomes the supervisor of that attempt. To execute a program for each command costs as
- * much as half a shell. It ends with the socket's other side. Must never hold anything of a command: it reads no file.
+ * attend: a launcher that stays. It keeps a few forked processes ready; each takes one message from descriptor 0
+ * (struct sup_attend and a pipe's end) and becomes the supervisor of that attempt. To execute a program for each
+ * command costs as much as half a shell. It ends with the socket's other side. Must never hold anything of a command:
+ * it reads no file.
  */
 #include "sup.h"
 
@@ -22,8 +23,8 @@
 #define READY 2
 
 struct attend {
-	int events;         /* signalfd: CHLD */
-	int taken[2];       /* a pipe: the number of each process that has taken a job */
+	int events;	    /* signalfd: CHLD */
+	int taken[2];	    /* a pipe: the number of each process that has taken a job */
 	pid_t ready[READY]; /* 0 = none */
 };
 
@@ -46,7 +47,9 @@ static int receive(struct sup_attend *job)
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct iovec iov = {job, sizeof(*job)};
-	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.bytes,
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
 				 .msg_controllen = sizeof(control.bytes)};
 	ssize_t n;
 

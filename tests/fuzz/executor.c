@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzz target: what berth-executor reads of its clients, by the first byte: a token's claims ('c': signed form, as claims
- * that are encoded here, or 't': the header's text), a list of keys ('k'), arguments ('a'), a whole HTTP request ('h'),
- * frames of a body ('f': digests are made to fit, so that the frames are reached; 's': the same, signed at its end).
+ * Fuzz target: what berth-executor reads of its clients, by the first byte: a token's claims ('c': signed form, as
+ * claims that are encoded here, or 't': the header's text), a list of keys ('k'), arguments ('a'), a whole HTTP request
+ * ('h'), frames of a body ('f': digests are made to fit, so that the frames are reached; 's': the same, signed at its
+ * end).
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -97,8 +98,9 @@ static void fuzz_keys(const struct fuzz_input *in)
 /* Every route's table. */
 static void fuzz_args(const struct fuzz_input *in)
 {
-	static const char *const paths[] = {"/v1/check", "/v1/execute", "/v1/reattach", "/v1/signal", "/v1/file/read",
-					    "/v1/file/write", "/v1/file/list", "/v1/file/move", "/v1/changes"};
+	static const char *const paths[] = {"/v1/check",     "/v1/execute",   "/v1/reattach",
+					    "/v1/signal",    "/v1/file/read", "/v1/file/write",
+					    "/v1/file/list", "/v1/file/move", "/v1/changes"};
 	char *text = fuzz_copy(in->ptr, in->len);
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
@@ -152,9 +154,11 @@ static void fuzz_http(const struct fuzz_input *in)
 	while ((rc = http_conn_fill(&conn)) == 1) {
 		if (http_head_parse(&conn, &request) != 0)
 			break;
-		FUZZ_CHECK(strlen(request.method) < sizeof(request.method) && strlen(request.path) < sizeof(request.path));
+		FUZZ_CHECK(strlen(request.method) < sizeof(request.method) &&
+			   strlen(request.path) < sizeof(request.path));
 		if (request.token)
-			FUZZ_CHECK(request.token >= conn.buf && request.token + request.token_len <= conn.buf + sizeof(conn.buf));
+			FUZZ_CHECK(request.token >= conn.buf &&
+				   request.token + request.token_len <= conn.buf + sizeof(conn.buf));
 		FUZZ_CHECK(read_body(&conn) <= in->len);
 		if (!conn.ended)
 			break;
@@ -185,7 +189,8 @@ static void check_blobs(const struct frame_body *body, size_t len)
 	const struct frame_blob *blobs[] = {&body->args, &body->script, &body->env, &body->paths};
 
 	for (size_t i = 0; i < sizeof(blobs) / sizeof(blobs[0]); i++)
-		FUZZ_CHECK(blobs[i]->len <= len && (!body->verified || !blobs[i]->ptr || !blobs[i]->ptr[blobs[i]->len]));
+		FUZZ_CHECK(blobs[i]->len <= len &&
+			   (!body->verified || !blobs[i]->ptr || !blobs[i]->ptr[blobs[i]->len]));
 	FUZZ_CHECK(body->args.len <= FRAME_ARGS_MAX);
 }
 

@@ -13,7 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path(__file__).resolve().parent
-TREES = ("host", "sdk", "plugins")
+TREES = ("host", "sdk", "executor", "plugins")
 PLANTED = "tests/static/planted.c"
 FINDING = re.compile(r"^(?P<path>[^:\s]+):(?P<line>\d+):(?:\d+:)? (?:error|warning|portability|performance): (?P<text>.*?) \[(?P<check>[^\[\]]+)\]$", re.M)
 
