@@ -25,8 +25,8 @@ static bool end_one(int run_fd, const char *id, bool at_once, bool first)
 	close(fd);
 	if (rc < 0 || !sup_supervisor_alive(&started))
 		return false;
-	if (first || at_once)
-		(void)sup_signal_exact(started.pid, started.start, at_once ? SIGUSR1 : SIGTERM);
+	/* Each time: it may have started since the last. */
+	(void)sup_signal_exact(started.pid, started.start, at_once ? SIGUSR1 : SIGTERM);
 	return true;
 }
 

@@ -47,7 +47,7 @@ static void linger(const struct http_conn *conn)
 
 void http_conn_fini(struct http_conn *conn)
 {
-	if (conn->fd >= 0 && conn->unread && !conn->failed)
+	if (conn->fd >= 0 && conn->unread && conn->patient && !conn->failed)
 		linger(conn);
 	if (conn->fd >= 0)
 		close(conn->fd);
@@ -207,7 +207,7 @@ unsigned http_head_parse(struct http_conn *conn, struct http_request *ret_reques
 	unsigned status;
 
 	memset(ret_request, 0, sizeof(*ret_request));
-	conn->ended = false;
+	conn->ended = conn->patient = false;
 	conn->slice_len = 0;
 	http_parser_init(&conn->parser, HTTP_REQUEST);
 	conn->parser.data = &head;
@@ -295,7 +295,7 @@ int http_body_drain(struct http_conn *conn)
 	size_t drained = 0;
 
 	while (!conn->failed && !conn->ended && drained < DRAIN_MAX && sup_now_ns() < until) {
-		if (await_body(conn, DRAIN_MS) < 0)
+		if (await_body(conn, conn->patient ? DRAIN_MS : 0) < 0)
 			break;
 		drained += conn->slice_len;
 		conn->slice_len = 0;

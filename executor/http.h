@@ -31,6 +31,7 @@ struct http_conn {
 	size_t pos; /* buf[pos, len) has not been parsed */
 	size_t len;
 	bool failed; /* nothing more can be sent or read */
+	bool patient; /* the peer may take its time with what is not wanted any more */
 	/* Of the request in work. */
 	http_parser parser;
 	bool ended;	   /* the request was parsed to its end */

@@ -127,19 +127,20 @@ static unsigned take_signals(struct executor *executor, int fd, int timeout_ms)
 
 static void drain(struct executor *executor, int signals)
 {
-	int64_t until = sup_now_ns() + DRAIN_MAX_NS, farewell;
+	int64_t until = sup_now_ns() + DRAIN_MAX_NS, farewell = INT64_MAX;
 	bool at_once = false;
 
 	atomic_store(&executor->draining, true);
-	for (bool first = true; drain_commands(executor->state.run_fd, at_once, first) > 0; first = false) {
-		if (sup_now_ns() >= until)
+	for (bool first = true; sup_now_ns() < until && sup_now_ns() < farewell; first = false) {
+		if (drain_commands(executor->state.run_fd, at_once, first) > 0)
+			farewell = INT64_MAX;
+		else if (atomic_load(&executor->operations) == 0)
 			break;
+		else if (farewell == INT64_MAX)
+			farewell = sup_now_ns() + FAREWELL_NS;
 		/* Who asks twice does not want to wait for graces. */
 		at_once |= take_signals(executor, signals, DRAIN_LOOK_MS) > 0;
 	}
-	farewell = sup_now_ns() + FAREWELL_NS;
-	while (atomic_load(&executor->operations) > 0 && sup_now_ns() < farewell)
-		take_signals(executor, signals, DRAIN_LOOK_MS);
 }
 
 static int serve(int argc, char **argv)

@@ -34,6 +34,7 @@ struct slot {
 	uint32_t generation;
 	bool waiting; /* in the epoll set, taken by nobody */
 	bool begun;   /* a part of a head is there */
+	bool inside;  /* the peer is in this sandbox */
 	int64_t until_ns;
 };
 
@@ -46,6 +47,7 @@ struct server {
 	pthread_mutex_t lock; /* what follows */
 	struct slot slots[CONNS_MAX];
 	size_t conns_max;
+	size_t inside; /* of them, from inside */
 	bool paused; /* the listener is not in the set: no descriptor was left */
 	unsigned threads;
 	unsigned idle;
@@ -97,6 +99,7 @@ static void drop(struct server *server, struct slot *slot)
 	pthread_mutex_lock(&server->lock);
 	slot->conn = NULL;
 	slot->generation++;
+	server->inside -= slot->inside;
 	if (server->paused)
 		rearm_listener_locked(server);
 	pthread_mutex_unlock(&server->lock);
@@ -170,21 +173,53 @@ static void serve(struct server *server, struct slot *slot)
 		drop(server, slot);
 }
 
-static struct slot *slot_for(struct server *server, int fd)
+static const void *host_of(const struct sockaddr_storage *address, size_t *ret_len)
+{
+	*ret_len = address->ss_family == AF_INET6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
+	if (address->ss_family == AF_INET6)
+		return &((const struct sockaddr_in6 *)address)->sin6_addr;
+	return &((const struct sockaddr_in *)address)->sin_addr;
+}
+
+/* Both ends have one address: commands of this sandbox, or somebody behind a forwarded port. */
+static bool from_inside(int fd, const struct sockaddr_storage *peer)
+{
+	struct sockaddr_storage own;
+	socklen_t len = sizeof(own);
+	size_t size;
+	const void *host = host_of(peer, &size);
+
+	if (getsockname(fd, (struct sockaddr *)&own, &len) < 0 || own.ss_family != peer->ss_family)
+		return false;
+	return memcmp(host, host_of(&own, &size), size) == 0;
+}
+
+static struct slot *free_slot(struct server *server, bool inside)
+{
+	/* What runs in the sandbox must not keep its owner out. */
+	if (inside && server->inside >= server->conns_max / 2)
+		return NULL;
+	for (size_t i = 0; i < server->conns_max; i++)
+		if (!server->slots[i].conn)
+			return &server->slots[i];
+	return NULL;
+}
+
+static struct slot *slot_for(struct server *server, int fd, bool inside)
 {
 	struct http_conn *conn = malloc(sizeof(*conn));
-	struct slot *slot = NULL;
+	struct slot *slot;
 
 	if (!conn)
 		return NULL;
 	http_conn_init(conn, fd);
 	pthread_mutex_lock(&server->lock);
-	for (size_t i = 0; !slot && i < server->conns_max; i++)
-		if (!server->slots[i].conn)
-			slot = &server->slots[i];
+	slot = free_slot(server, inside);
 	if (slot) {
 		slot->conn = conn;
 		slot->begun = slot->waiting = false;
+		slot->inside = inside;
+		server->inside += inside;
 	}
 	pthread_mutex_unlock(&server->lock);
 	if (!slot)
@@ -208,7 +243,9 @@ static void accept_some(struct server *server)
 	bool out_of_room = false;
 
 	for (int i = 0; i < 64; i++) {
-		int fd = accept4(server->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		struct sockaddr_storage peer = {0};
+		socklen_t len = sizeof(peer);
+		int fd = accept4(server->listener, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		struct slot *slot;
 
 		if (fd < 0) {
@@ -216,7 +253,7 @@ static void accept_some(struct server *server)
 			break;
 		}
 		prepare(fd);
-		slot = slot_for(server, fd);
+		slot = slot_for(server, fd, from_inside(fd, &peer));
 		if (slot)
 			put_back(server, slot, true);
 		else
