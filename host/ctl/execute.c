@@ -14,6 +14,7 @@
 
 #define LOST_MS 60000
 #define PAUSE_MS 200
+#define LOST_MAX 5
 #define KEY_MAX 256
 
 void ctl_quote(struct buf *script, const char *word)
@@ -58,30 +59,39 @@ static void make_body(struct buf *body, const struct ctl *ctl, const struct ctl_
 	buf_puts(body, "}}");
 }
 
-/* Repeats what has no answer: the key makes it the same request. What was never sent fails at once. */
+/* What became of a create that has no answer. */
+static int no_answer(struct ctl *ctl, bool lost)
+{
+	struct ctl_reply reply;
+	int rc = ctl_call(ctl, "GET", "/health", NULL, &reply); /* says what is wrong with the connection */
+	bool other = rc && reply.lost;
+
+	ctl_reply_fini(&reply);
+	if (!lost)
+		return rc ? CTL_UNAVAILABLE : ctl_fail(CTL_UNAVAILABLE, "berthd was away for a moment; try again");
+	if (other) /* whatever listens there has never said a word */
+		return CTL_UNAVAILABLE;
+	return ctl_fail(CTL_UNAVAILABLE, "the command was sent to %s, and no answer came\n  whether it runs, later: berthctl executions",
+			ctl->address);
+}
+
+/* Repeats what has no answer: the key makes it the same request. What was never sent fails at once, and so does what several times
+ * in a row was taken without an answer. */
 static int post(struct ctl *ctl, const char *body, const char *header, struct ctl_reply *reply)
 {
 	int64_t until_ns = clock_after_ms(LOST_MS);
 	bool lost = false;
-	int rc;
+	int in_row = 0;
 
-	for (;;) {
-		rc = ctl_try(ctl, "POST", "/sandbox/executions", body, header, reply);
-		if (!rc)
-			return 0;
+	while (ctl_try(ctl, "POST", "/sandbox/executions", body, header, reply)) {
+		in_row = reply->lost ? in_row + 1 : 0;
 		lost = lost || reply->lost;
-		if (!lost || !clock_left_ms(until_ns))
-			break;
 		ctl_reply_fini(reply);
+		if (!lost || in_row == LOST_MAX || !clock_left_ms(until_ns))
+			return no_answer(ctl, lost);
 		usleep(PAUSE_MS * 1000);
 	}
-	ctl_reply_fini(reply);
-	if (!lost) /* once more, to say what is wrong with the connection */
-		return ctl_call(ctl, "GET", "/health", NULL, reply) ? CTL_UNAVAILABLE
-								     : ctl_fail(CTL_UNAVAILABLE, "berthd was away for a moment; try again");
-	return ctl_fail(CTL_UNAVAILABLE, "berthd at %s took the command and has not answered for %d s\n"
-					 "  whether it runs, later: berthctl executions",
-			ctl->address, LOST_MS / 1000);
+	return 0;
 }
 
 int ctl_create(struct ctl *ctl, const struct ctl_create *create, struct json_object **ret)

@@ -154,6 +154,22 @@ def test_exec_asks_once_when_the_answer_is_lost(make):
     equal(len(b.get("/sandbox/executions", workspace_id="w").json["items"]), 1)
 
 
+def test_exec_at_what_is_no_berthd(make):
+    """Something that takes a request and hangs up, as a TLS server does with plain HTTP."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def hang_up():
+        while True:
+            client, _ = listener.accept()
+            client.recv(65536)
+            client.close()
+
+    threading.Thread(target=hang_up, daemon=True).start()
+    done = make().ctl("exec", *W, "t", "true", env={"BERTH_ADDRESS": f"http://127.0.0.1:{listener.getsockname()[1]}"}, timeout=30, text=True)
+    equal(done.returncode, 125)
+    check("https://" in done.stderr and done.stderr.count("berthctl:") == 1, done.stderr)
+
+
 class LosesFirstAnswer:
     """A proxy that forwards whole connections, and cuts the first one that posts before its answer arrives."""
 
