@@ -17,6 +17,8 @@
 #include "execution/execution_private.h"
 
 #define KILL_MS 5000
+#define ROOM_FIRST_MS 50
+#define ROOM_MOST_MS 2000
 #define LATE_STOP_MS INT64_C(100)
 
 /* ---- reaching a call ---- */
@@ -89,13 +91,62 @@ static void touch(struct run *run)
 	run->touched = true;
 }
 
+enum room { ROOM_MAYBE, ROOM_NEVER, ROOM_LEFT };
+
+/* Until somebody may have made room. A command that was cancelled has its time to end; one whose session is gone has no
+ * output elsewhere that could be had later. */
+static enum room wait_room(struct run *run, int64_t ms, int64_t *give_up_ns)
+{
+	struct executions *e = run->e;
+	int64_t until = clock_after_ms(ms);
+	enum room room = ROOM_MAYBE;
+
+	lock_take(&e->lock);
+	while (!e->detaching && !run->lost[0] && (!run->cancel || *give_up_ns != INT64_MAX) &&
+	       cond_wait_until(&e->changed, &e->lock, until))
+		continue;
+	if (run->cancel && *give_up_ns == INT64_MAX)
+		*give_up_ns = clock_after_ms(e->config.conf->completion_grace_ms);
+	if (e->detaching)
+		room = ROOM_LEFT;
+	else if (run->lost[0] || clock_boot_ns() >= *give_up_ns)
+		room = ROOM_NEVER;
+	lock_drop(&e->lock);
+	return room;
+}
+
+/* There is no room for output, but the provider still has it: nothing more is taken from there until there is. The
+ * command itself does not wait for that, where it writes into files of its sandbox. */
+static int write_later(struct run *run, unsigned stream, const void *ptr, size_t len)
+{
+	int64_t give_up_ns = INT64_MAX, ms = ROOM_FIRST_MS;
+	enum room room = ROOM_MAYBE;
+	int rc = ERR_STORAGE_FULL;
+
+	log_warn("there is no room for a command's output; it is waited for", KS("execution", run->id),
+		 KS("why", strerror(errno)), KI("offset", spool_seen(run->out, stream)));
+	while (rc && room == ROOM_MAYBE) {
+		room = wait_room(run, ms, &give_up_ns);
+		ms = ms * 2 < ROOM_MOST_MS ? ms * 2 : ROOM_MOST_MS;
+		if (room == ROOM_NEVER)
+			spool_give_up(run->out, stream);
+		if (room != ROOM_LEFT)
+			rc = spool_write(run->out, stream, ptr, len);
+	}
+	if (room == ROOM_LEFT)
+		return ERR_DETACHED; /* the next process asks for it from its first byte */
+	log_info(room == ROOM_NEVER ? "the rest of a command's output is dropped: there was no room for it"
+				    : "there is room for a command's output again",
+		 KS("execution", run->id));
+	return 0;
+}
+
 static int on_write(void *arg, unsigned stream, const void *ptr, size_t len)
 {
 	struct stream *s = arg;
 
 	touch(s->run);
-	spool_write(s->run->out, stream, ptr, len);
-	return 0;
+	return spool_write(s->run->out, stream, ptr, len) ? write_later(s->run, stream, ptr, len) : 0;
 }
 
 static int on_read(void *arg, void *buf, size_t cap, size_t *ret_len)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns the bytes of open commands. One writer per output, readers from any thread; a lock per output guards what both
- * see, and file writes happen outside it (bytes past `size` belong to the writer). Never lets a limit, a full disk or a
- * slow reader hold up a command, and never gives a reader a byte that may change.
+ * see, and file writes happen outside it (bytes past `size` belong to the writer). Never lets a limit or a slow reader
+ * hold up a command, never loses what the provider can give again for want of room, and never gives a reader a byte
+ * that may change.
  */
 #include "execution/spool.h"
 
@@ -150,20 +151,18 @@ static size_t take_budget(struct spool *spool, size_t want)
 	}
 }
 
-/* How many of len bytes are kept. Once one was dropped, none is kept after it. */
-static size_t admit(struct spool *spool, struct stream *s, size_t len)
+/* How many of len bytes are kept, and what cuts the rest. Once one was dropped, none is kept after it. */
+static size_t admit(struct spool *spool, const struct stream *s, size_t len, const char **ret_cut)
 {
 	uint64_t left = s->limit - s->size;
 	size_t want = left < len ? (size_t)left : len;
 	size_t take;
 
+	*ret_cut = s->cut_by;
 	if (s->cut_by)
 		return 0;
 	take = take_budget(spool, want);
-	if (take < want)
-		s->cut_by = "spool_full";
-	else if (want < len)
-		s->cut_by = "limit";
+	*ret_cut = take < want ? "spool_full" : want < len ? "limit" : NULL;
 	return take;
 }
 
@@ -288,23 +287,47 @@ static void publish(struct spool_output *out, struct stream *s, size_t len)
 	watch_notify(out->spool->watch, key);
 }
 
-void spool_write(struct spool_output *out, unsigned stream, const void *ptr, size_t len)
+/* What passes: somebody makes room, or a descriptor is closed. */
+static bool is_passing(int error)
+{
+	return error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+int spool_write(struct spool_output *out, unsigned stream, const void *ptr, size_t len)
 {
 	struct stream *s = stream_of(out, stream);
-	size_t keep = admit(out->spool, s, len);
+	const char *cut;
+	size_t keep = admit(out->spool, s, len, &cut);
 
-	s->seen += len;
+	errno = 0;
 	if (keep > 0 && !store_bytes(out, s, ptr, keep)) {
-		log_error("cannot spool output, the rest is dropped", KS("execution", out->id), KI("errno", errno));
+		int error = errno ? errno : ENOMEM;
+
 		atomic_fetch_sub(&out->spool->used, (int64_t)keep);
-		s->cut_by = "spool_error";
+		if (is_passing(error)) {
+			errno = error;
+			return ERR_STORAGE_FULL;
+		}
+		log_error("cannot spool output, the rest is dropped", KS("execution", out->id), KI("errno", error));
+		cut = "spool_error";
 		keep = 0;
 	}
+	s->cut_by = cut;
+	s->seen += len;
 	s->dropped += len - keep;
-	if (keep == 0)
-		return;
-	digest_bytes(s, ptr, keep);
-	publish(out, s, keep);
+	if (keep > 0) {
+		digest_bytes(s, ptr, keep);
+		publish(out, s, keep);
+	}
+	return 0;
+}
+
+void spool_give_up(struct spool_output *out, unsigned stream)
+{
+	struct stream *s = stream_of(out, stream);
+
+	if (!s->cut_by)
+		s->cut_by = "spool_error";
 }
 
 void spool_gap(struct spool_output *out, unsigned stream, uint64_t from, uint64_t to)

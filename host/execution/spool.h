@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Output of open commands: the first 32 KiB of each stream in memory, more in a file. One writer (the thread that runs
- * the command), any number of readers. Writing never fails and never blocks on a limit: what does not fit is dropped
- * and counted, and the stream says so.
+ * the command), any number of readers. Writing never blocks: what does not fit a limit is dropped and counted, and the
+ * stream says so; what has no room on the disk just now is refused, to be written again.
  */
 #ifndef EXECUTION_SPOOL_H
 #define EXECUTION_SPOOL_H
@@ -29,7 +29,10 @@ void spool_output_unref(struct spool_output *out); /* the last one removes the f
 
 /* ---- the writer ---- */
 void spool_limit(struct spool_output *out, unsigned stream, int64_t max_bytes);
-void spool_write(struct spool_output *out, unsigned stream, const void *ptr, size_t len);
+/* 0, or ERR_STORAGE_FULL with errno: nothing of it was taken, as there is no room on the disk, no descriptor or no
+ * memory. */
+int spool_write(struct spool_output *out, unsigned stream, const void *ptr, size_t len);
+void spool_give_up(struct spool_output *out, unsigned stream); /* no more room is waited for: the rest is dropped */
 /* Bytes [from, to) of the stream cannot be had: later bytes follow the ones before. */
 void spool_gap(struct spool_output *out, unsigned stream, uint64_t from, uint64_t to);
 uint64_t spool_seen(const struct spool_output *out,

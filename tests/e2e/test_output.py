@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output: every byte, in order, or a word that says what is missing (rows U)."""
 
+import contextlib
 import hashlib
 import http.client
 import json
 import os
+import subprocess
 import time
 
 import harness
-from harness import check, equal, in_parallel, settled, wait_for
+from harness import Skipped, check, equal, in_parallel, settled, wait_for
 
 
 def rss_mib(pid):
@@ -176,3 +178,52 @@ def test_output_flood_is_bounded(make):
     equal((record["status"], record["result"]["stdout_truncated"]), ("completed", True))
     check(len(b.output(record["id"])) <= 1 << 20)
     check(sum(f.stat().st_size for f in b.state.rglob("*") if f.is_file()) < 64 << 20, "disk is bounded")
+
+
+def small_disk(b, size):
+    """A disk of its own for the objects, and with them for what commands write."""
+    disk = b.dir / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(disk)], capture_output=True)
+    if mounted.returncode:
+        raise Skipped("needs the right to mount")
+    return disk
+
+
+def test_a_full_disk_delays_output_and_loses_none(make):
+    """What the sandbox still has is not dropped for want of room here: it is read when there is room again."""
+    b = make()
+    disk = small_disk(b, "4m")
+    try:
+        conf = b.dir / "berth.conf"
+        conf.write_text(conf.read_text() + f'objects: {{ path = "{disk}/objects"; }};\n')
+        b.start()
+        equal(b.sh("t", "echo one"), b"one\n")
+        filler = disk / "filler"
+        with open(filler, "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while True:
+                f.write(b"x" * 4096)
+        id = b.create("t", "seq 1 200000; echo done >&2; touch ended; exit 3", timeout_seconds=300).expect(202).json["id"]
+        wait_for(lambda: "there is no room for a command's output; it is waited for" in b.log(), 30, "the reader to wait")
+        ref, = b.sessions_of("t")
+        wait_for((b.mock.work(ref) / "ended").exists, 30, "the command to end, for which nothing waits")
+        equal(b.record(id)["status"], "running")
+        # A cancel of another one, and its end, are not held up; nor is a stop of the daemon.
+        other = b.create("t2", "sleep 60").expect(202).json["id"]
+        wait_for(lambda: b.record(other)["status"] == "running", 20, "the other command")
+        b.request("DELETE", f"/sandbox/executions/{other}").expect(200, 202)
+        equal(b.finish(other)["status"], "cancelled")
+        equal(b.stop(), 0)
+        b.start()
+        equal(b.record(id)["status"], "running")
+        filler.unlink()
+        record = b.finish(id)
+        expected = b"".join(b"%d\n" % i for i in range(1, 200001))
+        equal((record["status"], record["result"]["exit_code"]), ("completed", 3), record.get("error"))
+        equal(record["result"]["stdout_truncated"], False)
+        equal(record["result"]["stdout_sha256"], hashlib.sha256(expected).hexdigest())
+        check(b.output(id) == expected, "every byte")
+        equal(b.output(id, "stderr"), b"done\n")
+        equal(b.stop(), 0)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], capture_output=True)

@@ -7,11 +7,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -293,6 +295,50 @@ static void readers_follow_the_writer(void **state)
 	close_world(&w);
 }
 
+/* Where there is no descriptor for the file, nothing is taken; when there is one again nothing is missing. */
+static void what_has_no_room_is_refused_and_not_lost(void **state)
+{
+	static char all[3 * LIMIT_INLINE_OBJECT], back[sizeof(all)];
+	struct rlimit before, none;
+	struct spool_summary sum;
+	struct err err = {0};
+	struct world w;
+	size_t len;
+	bool end;
+	int used;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(all); i++)
+		all[i] = (char)(i * 7);
+	open_world(&w, 1 << 30);
+	assert_int_equal(spool_write(w.out, 1, all, 1000), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	used = open("/dev/null", O_RDONLY);
+	assert_true(used >= 0);
+	none = before;
+	none.rlim_cur = (rlim_t)used; /* all below are taken */
+	close(used);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(spool_write(w.out, 1, all + 1000, sizeof(all) - 1000), ERR_STORAGE_FULL);
+		assert_int_equal(spool_seen(w.out, 1), 1000);
+	}
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(spool_write(w.out, 1, all + 1000, sizeof(all) - 1000), 0);
+	assert_int_equal(spool_read(w.out, 1, 0, back, sizeof(back), &len, &end, &err), 0);
+	assert_int_equal(len, sizeof(all));
+	assert_memory_equal(back, all, sizeof(all));
+	/* Nobody waits any longer. */
+	spool_give_up(w.out, 1);
+	assert_int_equal(spool_write(w.out, 1, "rest", 4), 0);
+	spool_finish(w.out);
+	spool_summary(w.out, 1, &sum);
+	assert_int_equal(sum.bytes, sizeof(all));
+	assert_int_equal(sum.dropped, 4);
+	assert_string_equal(sum.cut_by, "spool_error");
+	close_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +349,7 @@ int main(void)
 		cmocka_unit_test(an_unwritable_folder_cuts_but_never_fails),
 		cmocka_unit_test(gaps_move_the_offset),
 		cmocka_unit_test(readers_follow_the_writer),
+		cmocka_unit_test(what_has_no_room_is_refused_and_not_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
