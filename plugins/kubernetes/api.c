@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests to the API server over the host's HTTP service: credentials, JSON in and out, refusals into codes, and the one
- * place that repeats a request. What may not be repeated is sent once. Any thread. Never logs a header or a body.
+ * Requests to the API server over the host's HTTP service: credentials, JSON in and out, refusals into codes, and the
+ * one place that repeats a request. What may not be repeated is sent once. Any thread. Never logs a header or a body.
  */
 #include "api.h"
 
@@ -258,7 +258,8 @@ static int32_t judge(struct kube *k, const struct api_request *request, struct a
 		return is_answer(answer->body)
 			       ? BERTH_OK
 			       : kerr_set(err, is_mutating(request) ? BERTH_UNKNOWN : BERTH_UNAVAILABLE, "bad_response",
-					  "%s: HTTP %u with what is no answer of an API server", request->what, answer->status);
+					  "%s: HTTP %u with what is no answer of an API server", request->what,
+					  answer->status);
 	rc = status_classify(answer->status, answer->body, request->what, is_mutating(request), err);
 	if (!after_ms)
 		after_ms = api_number(answer->body, "details.retryAfterSeconds") * 1000;

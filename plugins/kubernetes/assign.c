@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A warm pod becomes a task's by one merge-patch that carries the version at which it was seen free, so that of two writers
- * one is refused. The kubelet writes to pods too: a refusal means to look again at this pod, never to try another. Once the
- * pod carries the task it stays the task's, whatever became of the answer. Any thread.
+ * A warm pod becomes a task's by one merge-patch that carries the version at which it was seen free, so that of two
+ * writers one is refused. The kubelet writes to pods too: a refusal means to look again at this pod, never to try
+ * another. Once the pod carries the task it stays the task's, whatever became of the answer. Any thread.
  */
 #include "assign.h"
 
@@ -114,5 +114,6 @@ int32_t assign_pod(struct kube *k, struct berth_call *call, struct session *sess
 	/* A patch may still arrive; only its version stands in the way. */
 	if (unsure && rc != BERTH_SESSION_LOST)
 		return kerr_set(err, BERTH_UNKNOWN, "assign", "it is not known whether the pod was assigned");
-	return rc == BERTH_CONFLICT ? kerr_set(err, BERTH_UNAVAILABLE, "conflicts", "others kept changing the pod") : rc;
+	return rc == BERTH_CONFLICT ? kerr_set(err, BERTH_UNAVAILABLE, "conflicts", "others kept changing the pod")
+				    : rc;
 }

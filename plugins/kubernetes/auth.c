@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies the credentials for one request out of the cluster's materials, which may be replaced by another thread the moment
- * the lock is free. Reads small local files under the lock, never the network.
+ * Copies the credentials for one request out of the cluster's materials, which may be replaced by another thread the
+ * moment the lock is free. Reads small local files under the lock, or runs the operator's own credential program; never
+ * the network.
  */
 #include "auth.h"
 
@@ -12,6 +13,20 @@
 static int32_t get(struct material *m, bool renew, char **ret, struct kerr *err)
 {
 	return material_is_set(m) ? material_get(m, renew, ret, err) : BERTH_OK;
+}
+
+/* The program runs under this lock: who else wants its credential would have to wait for it anyway. */
+static int32_t get_printed(struct kube *k, bool renew, struct credentials *ret, char **ret_token, struct kerr *err)
+{
+	int32_t rc = execcred_get(&k->cluster, &k->exec, renew, err);
+
+	if (!rc)
+		rc = get(&k->exec.token, false, ret_token, err);
+	if (!rc)
+		rc = get(&k->cluster.ca, false, &ret->ca, err);
+	if (!rc)
+		rc = get(&k->exec.cert, false, &ret->cert, err);
+	return rc ? rc : get(&k->exec.key, false, &ret->key, err);
 }
 
 static int32_t get_all(struct kube *k, bool renew, struct credentials *ret, char **ret_token, struct kerr *err)
@@ -40,7 +55,7 @@ int32_t auth_get(struct kube *k, bool renew, struct credentials *ret, struct ker
 
 	*ret = (struct credentials){0};
 	pthread_mutex_lock(&k->lock);
-	rc = get_all(k, renew, ret, &token, err);
+	rc = k->cluster.exec ? get_printed(k, renew, ret, &token, err) : get_all(k, renew, ret, &token, err);
 	pthread_mutex_unlock(&k->lock);
 	if (!rc && token && !is_token(token))
 		rc = kerr_set(err, BERTH_INVALID, "credential", "the token holds a blank or a control byte");

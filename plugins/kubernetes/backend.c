@@ -27,7 +27,8 @@ int32_t backend_delete(struct kube *k, struct berth_call *call, const char *path
 		       struct kerr *err)
 {
 	struct json_object *body = json_object_new_object(), *preconditions = json_object_new_object();
-	const struct api_request request = {.method = "DELETE", .path = path, .what = what, .body = body, .repeatable = true};
+	const struct api_request request = {
+		.method = "DELETE", .path = path, .what = what, .body = body, .repeatable = true};
 	struct api_answer answer;
 	int32_t rc;
 
@@ -114,8 +115,8 @@ static uint32_t isolation_of(const struct kube *k, const struct podview *view)
 	return !strcmp(view->runtime_class, k->runtime_class) ? k->isolation : BERTH_ISOLATION_CONTAINER;
 }
 
-void report_pod(const struct kube *k, struct json_object *pod, const struct podview *view, const struct session *session,
-		const char *root, struct report *ret)
+void report_pod(const struct kube *k, struct json_object *pod, const struct podview *view,
+		const struct session *session, const char *root, struct report *ret)
 {
 	*ret = (struct report){.info = {.struct_size = sizeof(ret->info)}};
 	names_ref_text(view->ns, view->name, view->uid, ret->ref);

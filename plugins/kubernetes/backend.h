@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The two ways to sandboxes: pods of our own, and agent-sandbox's claims. Commands, files and readiness of a pod are the same in
- * both. Semantics are those of the operations in provider.h; a NULL slot is not supported.
+ * The two ways to sandboxes: pods of our own, and agent-sandbox's claims. Commands, files and readiness of a pod are
+ * the same in both. Semantics are those of the operations in provider.h; a NULL slot is not supported.
  */
 #ifndef KUBERNETES_BACKEND_H
 #define KUBERNETES_BACKEND_H
@@ -12,7 +12,8 @@
 
 struct backend {
 	int32_t (*check)(struct kube *k, struct berth_call *call, struct kerr *err);
-	int32_t (*find)(struct kube *k, struct berth_call *call, const char *workspace, const char *task, struct kerr *err);
+	int32_t (*find)(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
+			struct kerr *err);
 	int32_t (*list)(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err);
 	int32_t (*provision)(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err);
 	/* Blocks until the session has a pod, and names it in session; progress on the way. */
@@ -41,8 +42,8 @@ struct report {
 	char state[1024];
 };
 /* Of a pod, with the executor's part of `session` (NULL: nothing known of it). `root` NULL: by the pod's template. */
-void report_pod(const struct kube *k, struct json_object *pod, const struct podview *view, const struct session *session,
-		const char *root, struct report *ret);
+void report_pod(const struct kube *k, struct json_object *pod, const struct podview *view,
+		const struct session *session, const char *root, struct report *ret);
 
 /* The one object with that name; *ret_body is NULL with NOT_FOUND. To be put. */
 int32_t backend_get(struct kube *k, struct berth_call *call, const char *path, const char *what,
@@ -50,12 +51,14 @@ int32_t backend_get(struct kube *k, struct berth_call *call, const char *path, c
 /* DELETE with the uid as precondition; OK when it is gone or going, NOT_FOUND when there was none. */
 int32_t backend_delete(struct kube *k, struct berth_call *call, const char *path, const char *what, const char *uid,
 		       struct kerr *err);
-/* Before more is asked after a failure that said when: waits. False: go on; true: there is no time for it, err is what it was. */
+/* Before more is asked after a failure that said when: waits. False: go on; true: there is no time for it, err is what
+ * it was. */
 bool backend_hold_off(struct berth_call *call, const struct kerr *err);
 /* Labels and annotations of an object that Berth makes. The identity may be empty. */
 int32_t backend_mark(const struct kube *k, struct json_object *metadata, const char *workspace, const char *task,
 		     const char *intent, struct kerr *err);
 /* A list's label selector, percent-encoded: the deployment's objects, or a task's. */
-int32_t backend_select(const struct kube *k, const char *workspace, const char *task, struct buf *url, struct kerr *err);
+int32_t backend_select(const struct kube *k, const char *workspace, const char *task, struct buf *url,
+		       struct kerr *err);
 
 #endif

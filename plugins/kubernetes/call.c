@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The running call as operations see it: its deadline, its cancel, what is said of its failure. On the call's own thread.
- * A wait here always ends with the call.
+ * The running call as operations see it: its deadline, its cancel, what is said of its failure. On the call's own
+ * thread. A wait here always ends with the call.
  */
 #include "kube.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mode sandboxclaim: a session is a SandboxClaim, and agent-sandbox's controller gives it a sandbox out of its pool. The claim's
- * name is the task's, so that there is one per task by the API server's own word. Which pod it is stands in the claim's
- * status; a pod that was replaced under it has lost the session's files. Any thread; nothing is kept.
+ * Mode sandboxclaim: a session is a SandboxClaim, and agent-sandbox's controller gives it a sandbox out of its pool.
+ * The claim's name is the task's, so that there is one per task by the API server's own word. Which pod it is stands in
+ * the claim's status; a pod that was replaced under it has lost the session's files. Any thread; nothing is kept.
  */
 #include "claims.h"
 
@@ -73,7 +73,8 @@ static const char *note(struct json_object *claim, const char *key)
 static bool is_ours(const struct kube *k, struct json_object *claim)
 {
 	return !strcmp(api_member(claim, "metadata.labels", LABEL_MANAGED), LABEL_MANAGED_VALUE) &&
-	       !strcmp(note(claim, NOTE_DEPLOYMENT), k->deployment) && *note(claim, NOTE_INTENT) && *note(claim, NOTE_TASK);
+	       !strcmp(note(claim, NOTE_DEPLOYMENT), k->deployment) && *note(claim, NOTE_INTENT) &&
+	       *note(claim, NOTE_TASK);
 }
 
 /* What the claim knows of the session. */
@@ -87,10 +88,11 @@ static void take_claim(struct json_object *claim, struct session *session)
 }
 
 /* Fills the report from claim and pod; pod may be NULL. */
-static void report(const struct kube *k, struct json_object *claim, struct json_object *pod, const struct session *session,
-		   const char *root, struct report *ret)
+static void report(const struct kube *k, struct json_object *claim, struct json_object *pod,
+		   const struct session *session, const char *root, struct report *ret)
 {
-	struct podview view = {.ns = k->ns, .name = "", .uid = "", .runtime_class = "", .workspace = "", .task = "", .intent = ""};
+	struct podview view = {
+		.ns = k->ns, .name = "", .uid = "", .runtime_class = "", .workspace = "", .task = "", .intent = ""};
 	struct kerr why;
 
 	if (pod)
@@ -124,7 +126,8 @@ static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_o
 	struct json_object *items = api_at(list, "items");
 	int32_t rc = BERTH_OK;
 
-	for (size_t i = 0; !rc && json_object_is_type(items, json_type_array) && i < json_object_array_length(items); i++) {
+	for (size_t i = 0; !rc && json_object_is_type(items, json_type_array) && i < json_object_array_length(items);
+	     i++) {
 		struct json_object *claim = json_object_array_get_idx(items, i);
 		struct report out;
 
@@ -222,9 +225,11 @@ static int32_t put_env(struct making *m, struct json_object *spec)
 
 		json_object_array_add(list, entry);
 		if (!text_is_utf8(pair->name) || !text_is_utf8(pair->value))
-			return kerr_set(m->err, BERTH_INVALID, "env", "a session's environment in Kubernetes must be UTF-8");
+			return kerr_set(m->err, BERTH_INVALID, "env",
+					"a session's environment in Kubernetes must be UTF-8");
 		json_object_object_add(entry, "name", json_object_new_string_len(pair->name.ptr, (int)pair->name.len));
-		json_object_object_add(entry, "value", json_object_new_string_len(pair->value.ptr, (int)pair->value.len));
+		json_object_object_add(entry, "value",
+				       json_object_new_string_len(pair->value.ptr, (int)pair->value.len));
 	}
 	return BERTH_OK;
 }
@@ -246,7 +251,8 @@ static int32_t build(struct making *m, const char *name, struct json_object *cla
 	}
 	if (!names_label(m->task, label))
 		return kerr_set(m->err, BERTH_UNAVAILABLE, "memory", "no memory");
-	template_set(template_object(template_object(spec, "additionalPodMetadata"), "labels"), CLAIMS_LABEL_TASK, label);
+	template_set(template_object(template_object(spec, "additionalPodMetadata"), "labels"), CLAIMS_LABEL_TASK,
+		     label);
 	if (m->spec->env_count && put_env(m, spec))
 		return m->err->code;
 	return backend_mark(m->k, metadata, m->workspace, m->task, m->intent, m->err);
@@ -263,11 +269,13 @@ static int32_t look(struct making *m, const char *name, struct json_object **ret
 
 static bool is_this(const struct making *m, struct json_object *claim)
 {
-	return is_ours(m->k, claim) && !strcmp(note(claim, NOTE_INTENT), m->intent) && !strcmp(note(claim, NOTE_TASK), m->task) &&
-	       !strcmp(note(claim, NOTE_WORKSPACE), m->workspace) && !api_at(claim, "metadata.deletionTimestamp");
+	return is_ours(m->k, claim) && !strcmp(note(claim, NOTE_INTENT), m->intent) &&
+	       !strcmp(note(claim, NOTE_TASK), m->task) && !strcmp(note(claim, NOTE_WORKSPACE), m->workspace) &&
+	       !api_at(claim, "metadata.deletionTimestamp");
 }
 
-/* The create was refused because of the name, or its outcome is not known: rc. *ret_going: the name's owner is on its way out. */
+/* The create was refused because of the name, or its outcome is not known: rc. *ret_going: the name's owner is on its
+ * way out. */
 static int32_t settle(struct making *m, const char *name, int32_t rc, bool *ret_going)
 {
 	struct json_object *claim = NULL;
@@ -311,12 +319,14 @@ static int32_t check_spec(struct making *m)
 	const struct berth_spec *spec = m->spec;
 
 	if (spec->isolation > m->k->isolation)
-		return kerr_set(m->err, BERTH_INVALID, "isolation", "the wanted isolation is stronger than what runtime_isolation says");
+		return kerr_set(m->err, BERTH_INVALID, "isolation",
+				"the wanted isolation is stronger than what runtime_isolation says");
 	if (!*m->task || !*m->workspace)
 		return kerr_set(m->err, BERTH_UNSUPPORTED, "warm", "agent-sandbox keeps the pool itself");
 	if (spec->image.len || spec->cpu_millis || spec->memory_bytes || spec->disk_bytes)
 		return kerr_set(m->err, BERTH_INVALID, "template",
-				"image and resources of mode sandboxclaim are those of the SandboxTemplate: leave them out of the target");
+				"image and resources of mode sandboxclaim are those of the SandboxTemplate: leave them "
+				"out of the target");
 	return BERTH_OK;
 }
 
@@ -333,10 +343,16 @@ static int32_t create_named(struct making *m)
 	return rc == BERTH_CONFLICT && going ? create(m, other, &going) : rc;
 }
 
-static int32_t claims_provision(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err)
+static int32_t claims_provision(struct kube *k, struct berth_call *call, const struct berth_spec *spec,
+				struct kerr *err)
 {
-	struct making m = {.k = k, .call = call, .spec = spec, .workspace = str_dup(spec->workspace_id),
-			   .task = str_dup(spec->task_id), .intent = str_dup(spec->intent), .err = err};
+	struct making m = {.k = k,
+			   .call = call,
+			   .spec = spec,
+			   .workspace = str_dup(spec->workspace_id),
+			   .task = str_dup(spec->task_id),
+			   .intent = str_dup(spec->intent),
+			   .err = err};
 	int32_t rc;
 
 	if (!m.workspace || !m.task || !m.intent)
@@ -353,8 +369,8 @@ static int32_t claims_provision(struct kube *k, struct berth_call *call, const s
 
 /* ---- one session ---- */
 
-static int32_t get_claim(struct kube *k, struct berth_call *call, const struct session *session, struct json_object **ret,
-			 struct kerr *err)
+static int32_t get_claim(struct kube *k, struct berth_call *call, const struct session *session,
+			 struct json_object **ret, struct kerr *err)
 {
 	char path[300];
 	int32_t rc;
@@ -464,8 +480,12 @@ static int32_t renew_once(struct kube *k, struct berth_call *call, struct sessio
 {
 	struct json_object *claim = NULL, *patch = json_object_new_object();
 	char path[300], when[32];
-	const struct api_request request = {.method = "PATCH", .path = path, .what = "renew claim", .body = patch,
-					    .type = API_MERGE_PATCH, .repeatable = true};
+	const struct api_request request = {.method = "PATCH",
+					    .path = path,
+					    .what = "renew claim",
+					    .body = patch,
+					    .type = API_MERGE_PATCH,
+					    .repeatable = true};
 	struct api_answer answer = {0};
 	int32_t rc = get_claim(k, call, session, &claim, err);
 
@@ -475,7 +495,8 @@ static int32_t renew_once(struct kube *k, struct berth_call *call, struct sessio
 	if (*ret_ms >= until_ms || (!*ret_ms && *ret_ms == until_ms))
 		goto out;
 	text_time(until_ms + 999, when);
-	template_set(template_object(patch, "metadata"), "resourceVersion", api_text(claim, "metadata.resourceVersion"));
+	template_set(template_object(patch, "metadata"), "resourceVersion",
+		     api_text(claim, "metadata.resourceVersion"));
 	template_set(template_object(template_object(patch, "spec"), "lifecycle"), "shutdownTime", when);
 	snprintf(path, sizeof(path), CLAIMS_PATH "/%s", session->ref.ns, session->ref.name);
 	rc = api_send(k, call, &request, &answer, err);
@@ -521,7 +542,9 @@ static int32_t claims_check(struct kube *k, struct berth_call *call, struct kerr
 	snprintf(path, sizeof(path), CLAIMS_POOL_PATH, k->ns, k->warm_pool);
 	rc = backend_get(k, call, path, "get warm pool", &body, err);
 	json_object_put(body);
-	return rc == BERTH_NOT_FOUND ? kerr_set(err, BERTH_INVALID, "warm_pool", "there is no SandboxWarmPool %s", k->warm_pool) : rc;
+	return rc == BERTH_NOT_FOUND
+		       ? kerr_set(err, BERTH_INVALID, "warm_pool", "there is no SandboxWarmPool %s", k->warm_pool)
+		       : rc;
 }
 
 const struct backend backend_claims = {

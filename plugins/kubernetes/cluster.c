@@ -105,7 +105,8 @@ static int32_t take_field(const struct field *field, const struct entry *entry, 
 	if (!text)
 		return json_object_is_type(value, json_type_string)
 			       ? BERTH_OK
-			       : kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: expected a text", entry->path, field->key);
+			       : kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: expected a text", entry->path,
+					  field->key);
 	if (field->form == TEXT && *(char **)at)
 		return BERTH_OK;
 	if (field->form == TEXT)
@@ -118,7 +119,8 @@ static int32_t take_field(const struct field *field, const struct entry *entry, 
 		return (material->text = strdup(text)) ? BERTH_OK : no_memory(err);
 	material->text = text_base64(text, &len);
 	if (!material->text || strlen(material->text) != len)
-		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: not base64 of a text", entry->path, field->key);
+		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: not base64 of a text", entry->path,
+				field->key);
 	return BERTH_OK;
 }
 
@@ -155,10 +157,12 @@ static int32_t take_exec_lists(struct exec_plugin *exec, struct json_object *bod
 
 	json_object_object_get_ex(body, "args", &list);
 	for (size_t i = 0; !rc && json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++)
-		rc = add_word(exec->argv, &words, json_object_get_string(json_object_array_get_idx(list, i)), NULL, err);
+		rc = add_word(exec->argv, &words, json_object_get_string(json_object_array_get_idx(list, i)), NULL,
+			      err);
 	list = NULL;
 	json_object_object_get_ex(body, "env", &list);
-	for (size_t i = 0; !rc && json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+	for (size_t i = 0; !rc && json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
+	     i++) {
 		struct json_object *pair = json_object_array_get_idx(list, i);
 		const char *name = text_of(pair, "name"), *value = text_of(pair, "value");
 
@@ -179,7 +183,8 @@ static int32_t take_exec(const struct entry *entry, struct cluster *ret, struct 
 	command = text_of(body, "command");
 	version = text_of(body, "apiVersion");
 	if (!command || !version ||
-	    (strcmp(version, "client.authentication.k8s.io/v1") && strcmp(version, "client.authentication.k8s.io/v1beta1")))
+	    (strcmp(version, "client.authentication.k8s.io/v1") &&
+	     strcmp(version, "client.authentication.k8s.io/v1beta1")))
 		return kerr_set(err, BERTH_INVALID, "kubeconfig",
 				"%s: exec: needs a command and apiVersion client.authentication.k8s.io/v1 or v1beta1",
 				entry->path);
@@ -227,8 +232,8 @@ static int32_t find_entry(const struct files *files, const char *list_key, const
 		if (ret->body)
 			return BERTH_OK;
 	}
-	return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: there is none named \"%.100s\"", files->path[0], list_key,
-			name);
+	return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: there is none named \"%.100s\"", files->path[0],
+			list_key, name);
 }
 
 static const char *current_context(const struct files *files)
@@ -252,7 +257,8 @@ static int32_t check_cluster(struct cluster *ret, const char *path, struct kerr 
 		return kerr_set(err, BERTH_INVALID, "kubeconfig",
 				"%s: insecure-skip-tls-verify and a certificate authority exclude each other", path);
 	if (material_is_set(&ret->cert) != material_is_set(&ret->key))
-		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: a client certificate and its key go together", path);
+		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: a client certificate and its key go together",
+				path);
 	return BERTH_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which API server, and as whom: from a kubeconfig, or from what every pod of a cluster has. Constant after loading, but for
- * the materials, which the lock of its owner protects. */
+/* Which API server, and as whom: from a kubeconfig, or from what every pod of a cluster has. Constant after loading,
+ * but for the materials, which the lock of its owner protects. */
 #ifndef KUBERNETES_CLUSTER_H
 #define KUBERNETES_CLUSTER_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Commands through a session's executor: execute, reattach, signal, forget. The executor keeps output and ending in files, so
- * that nothing here depends on one connection: a cut stream is UNKNOWN and asked for again, a cancel is a signal on a second
- * connection and a reattach. Any thread. Never invents an ending.
+ * Commands through a session's executor: execute, reattach, signal, forget. The executor keeps output and ending in
+ * files, so that nothing here depends on one connection: a cut stream is UNKNOWN and asked for again, a cancel is a
+ * signal on a second connection and a reattach. Any thread. Never invents an ending.
  */
 #include "exec.h"
 
@@ -47,8 +47,9 @@ static int32_t take_output(struct stream *s, uint32_t stream, const struct frame
 static struct json_object *parse(const struct frame *frame)
 {
 	struct json_tokener *tokener = json_tokener_new_ex(8);
-	struct json_object *tree =
-		tokener && frame->len ? json_tokener_parse_ex(tokener, (const char *)frame->ptr, (int)frame->len) : NULL;
+	struct json_object *tree = tokener && frame->len
+					   ? json_tokener_parse_ex(tokener, (const char *)frame->ptr, (int)frame->len)
+					   : NULL;
 
 	if (tokener)
 		json_tokener_free(tokener);
@@ -71,11 +72,15 @@ static int32_t take_gap(struct stream *s, const struct frame *frame, struct kerr
 static const struct word {
 	const char *word;
 	uint32_t value;
-} kinds[] = {
-	{"exit", BERTH_ENDING_EXIT}, {"signal", BERTH_ENDING_SIGNAL}, {"timeout", BERTH_ENDING_TIMEOUT},
-	{"cancelled", BERTH_ENDING_CANCELLED}, {"oom", BERTH_ENDING_OOM}, {"session_lost", BERTH_ENDING_SESSION_LOST},
-	{"unknown", BERTH_ENDING_UNKNOWN}, {NULL, 0},
-}, quiescents[] = {{"yes", BERTH_QUIESCENT_YES}, {"no", BERTH_QUIESCENT_NO}, {"unknown", BERTH_QUIESCENT_UNKNOWN}, {NULL, 0}};
+} kinds[] =
+	{
+		{"exit", BERTH_ENDING_EXIT},	   {"signal", BERTH_ENDING_SIGNAL},
+		{"timeout", BERTH_ENDING_TIMEOUT}, {"cancelled", BERTH_ENDING_CANCELLED},
+		{"oom", BERTH_ENDING_OOM},	   {"session_lost", BERTH_ENDING_SESSION_LOST},
+		{"unknown", BERTH_ENDING_UNKNOWN}, {NULL, 0},
+},
+  quiescents[] = {
+	  {"yes", BERTH_QUIESCENT_YES}, {"no", BERTH_QUIESCENT_NO}, {"unknown", BERTH_QUIESCENT_UNKNOWN}, {NULL, 0}};
 
 static bool value_of(const struct word *words, const char *text, uint32_t *ret)
 {
@@ -199,8 +204,13 @@ static int32_t follow(struct kube *k, struct stream *s, struct session *session,
 		      struct kerr *err)
 {
 	struct json_object *arguments = arguments_of(id, attempt);
-	const struct peer_request request = {.path = "/v1/reattach", .execution_id = id, .attempt = attempt,
-					     .arguments = arguments, .frame = take_frame, .arg = s, .waiting = true};
+	const struct peer_request request = {.path = "/v1/reattach",
+					     .execution_id = id,
+					     .attempt = attempt,
+					     .arguments = arguments,
+					     .frame = take_frame,
+					     .arg = s,
+					     .waiting = true};
 	bool touched;
 	int32_t rc;
 
@@ -216,8 +226,8 @@ static int32_t signal_once(struct kube *k, struct berth_call *call, struct sessi
 			   uint32_t attempt, const char *word, struct kerr *err)
 {
 	struct json_object *arguments = arguments_of(id, attempt);
-	const struct peer_request request = {.path = "/v1/signal", .execution_id = id, .attempt = attempt,
-					     .arguments = arguments};
+	const struct peer_request request = {
+		.path = "/v1/signal", .execution_id = id, .attempt = attempt, .arguments = arguments};
 	bool touched;
 	int32_t rc;
 
@@ -240,8 +250,8 @@ static int32_t stop(struct kube *k, struct stream *s, struct session *session, c
 		return rc;
 	/* It never began, and cannot any more. */
 	s->ended = true;
-	s->ending = (struct berth_ending){.struct_size = sizeof(s->ending), .kind = BERTH_ENDING_CANCELLED,
-					  .quiescent = BERTH_QUIESCENT_YES};
+	s->ending = (struct berth_ending){
+		.struct_size = sizeof(s->ending), .kind = BERTH_ENDING_CANCELLED, .quiescent = BERTH_QUIESCENT_YES};
 	return BERTH_OK;
 }
 
@@ -294,8 +304,14 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 	struct stream *s = calloc(1, sizeof(*s));
 	struct json_object *arguments = execute_arguments(k, id, command);
 	struct buf body = {.max = (size_t)4 * 1024 * 1024};
-	struct peer_request request = {.path = "/v1/execute", .execution_id = id, .attempt = command->attempt,
-				       .arguments = arguments, .more = &body, .frame = take_frame, .arg = s, .waiting = true};
+	struct peer_request request = {.path = "/v1/execute",
+				       .execution_id = id,
+				       .attempt = command->attempt,
+				       .arguments = arguments,
+				       .more = &body,
+				       .frame = take_frame,
+				       .arg = s,
+				       .waiting = true};
 	bool touched;
 	int32_t rc = s ? put_command(&body, command, err) : kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 
@@ -332,8 +348,8 @@ int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *ses
 	return rc;
 }
 
-/* The table's signal and forget know no attempt, and an executor refuses one below the highest that it has seen: counting up
- * from the first finds it without raising it. Nearly always the first is the one. */
+/* The table's signal and forget know no attempt, and an executor refuses one below the highest that it has seen:
+ * counting up from the first finds it without raising it. Nearly always the first is the one. */
 int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *session, const char *id, const char *word,
 		    struct kerr *err)
 {
@@ -351,8 +367,8 @@ static int32_t forget_once(struct kube *k, struct berth_call *call, struct sessi
 			   uint32_t attempt, struct kerr *err)
 {
 	struct json_object *arguments = arguments_of(id, attempt);
-	const struct peer_request request = {.path = "/v1/forget", .execution_id = id, .attempt = attempt,
-					     .arguments = arguments};
+	const struct peer_request request = {
+		.path = "/v1/forget", .execution_id = id, .attempt = attempt, .arguments = arguments};
 	bool touched;
 	int32_t rc = peer_send(k, call, session, &request, &touched, err);
 

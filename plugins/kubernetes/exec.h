@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands through a session's executor. `id` is the execution's. Semantics are those of the operations in provider.h. */
+/* Commands through a session's executor. `id` is the execution's. Semantics are those of the operations in provider.h.
+ */
 #ifndef KUBERNETES_EXEC_H
 #define KUBERNETES_EXEC_H
 

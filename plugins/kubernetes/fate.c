@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells a broken way from a dead pod. An executor that does not answer says nothing; only the API server knows whether the
- * pod is gone, and why. The calling thread.
+ * Tells a broken way from a dead pod. An executor that does not answer says nothing; only the API server knows whether
+ * the pod is gone, and why. The calling thread.
  */
 #include "fate.h"
 

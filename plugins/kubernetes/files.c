@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files through a session's executor, which resolves every path beneath the root itself. Three shapes: asked, fetched,
- * stored. Bytes pass through in pieces; nothing becomes visible unless the signature at their end was right. Any thread.
+ * stored. Bytes pass through in pieces; nothing becomes visible unless the signature at their end was right. Any
+ * thread.
  */
 #include "files.h"
 
@@ -20,8 +21,11 @@ struct transfer {
 static const struct {
 	const char *word;
 	uint32_t kind;
-} kinds[] = {{"regular", BERTH_FILE_REGULAR}, {"directory", BERTH_FILE_DIRECTORY}, {"symlink", BERTH_FILE_SYMLINK},
-	     {"other", BERTH_FILE_OTHER}, {"deleted", 0}};
+} kinds[] = {{"regular", BERTH_FILE_REGULAR},
+	     {"directory", BERTH_FILE_DIRECTORY},
+	     {"symlink", BERTH_FILE_SYMLINK},
+	     {"other", BERTH_FILE_OTHER},
+	     {"deleted", 0}};
 
 static uint32_t kind_of(struct json_object *tree)
 {
@@ -52,8 +56,12 @@ static uint64_t count_at(struct json_object *tree, const char *key)
 static int32_t take_file(struct transfer *t, struct json_object *tree)
 {
 	const struct berth_file_info info = {
-		.struct_size = sizeof(info), .kind = kind_of(tree), .path = text_at(tree, "path"), .size = count_at(tree, "size"),
-		.mtime_ms = api_number(tree, "mtime_ms"), .mode = (uint32_t)count_at(tree, "mode"),
+		.struct_size = sizeof(info),
+		.kind = kind_of(tree),
+		.path = text_at(tree, "path"),
+		.size = count_at(tree, "size"),
+		.mtime_ms = api_number(tree, "mtime_ms"),
+		.mode = (uint32_t)count_at(tree, "mode"),
 	};
 
 	return kube_host->emit_file(t->call, &info);
@@ -62,8 +70,11 @@ static int32_t take_file(struct transfer *t, struct json_object *tree)
 static int32_t take_change(struct transfer *t, struct json_object *tree)
 {
 	const struct berth_change change = {
-		.struct_size = sizeof(change), .kind = kind_of(tree), .path = text_at(tree, "path"),
-		.size = count_at(tree, "size"), .mode = (uint32_t)count_at(tree, "mode"),
+		.struct_size = sizeof(change),
+		.kind = kind_of(tree),
+		.path = text_at(tree, "path"),
+		.size = count_at(tree, "size"),
+		.mode = (uint32_t)count_at(tree, "mode"),
 	};
 
 	return kube_host->emit_change(t->call, &change);
@@ -87,7 +98,8 @@ static int32_t take_bytes(struct transfer *t, const struct frame *frame, struct 
 		return kerr_set(err, BERTH_UNKNOWN, "bad_reply", "bytes at an offset that was not expected");
 	t->began = true;
 	t->offset = offset + frame->len - 8;
-	return frame->len > 8 ? kube_host->sink_write(t->call, BERTH_STREAM_DATA, frame->ptr + 8, frame->len - 8) : BERTH_OK;
+	return frame->len > 8 ? kube_host->sink_write(t->call, BERTH_STREAM_DATA, frame->ptr + 8, frame->len - 8)
+			      : BERTH_OK;
 }
 
 static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err)
@@ -106,7 +118,9 @@ static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err
 		json_tokener_free(tokener);
 	if (!tree)
 		return kerr_set(err, BERTH_UNKNOWN, "bad_reply", "the executor's entry is none");
-	rc = frame->type == 'F' ? take_file(arg, tree) : frame->type == 'K' ? take_change(arg, tree) : take_token(arg, tree);
+	rc = frame->type == 'F'	  ? take_file(arg, tree)
+	     : frame->type == 'K' ? take_change(arg, tree)
+				  : take_token(arg, tree);
 	json_object_put(tree);
 	return rc;
 }

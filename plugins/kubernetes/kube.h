@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "cluster.h"
+#include "execcred.h"
 #include "names.h"
 
 /* The host's table; set by init, before anything else runs. */
@@ -21,9 +22,9 @@ struct watch;
 struct kube {
 	struct berth_target *target;
 	char *deployment;
-	char *ns;	/* of every object it makes */
-	char *prefix;	/* of their names */
-	char *image;	/* of the executor's container, when the template names none; may be empty */
+	char *ns;     /* of every object it makes */
+	char *prefix; /* of their names */
+	char *image;  /* of the executor's container, when the template names none; may be empty */
 	char *container;
 	char *runtime_class; /* empty: the cluster's default */
 	char *warm_pool;     /* mode sandboxclaim: the SandboxWarmPool */
@@ -39,6 +40,7 @@ struct kube {
 	_Atomic int64_t quiet_ns; /* the API server asked for less until then; what is not urgent waits */
 	pthread_mutex_t lock;
 	struct cluster cluster; /* lock: the materials */
+	struct execcred exec;	/* lock */
 	struct watch *watch;
 };
 

@@ -20,7 +20,8 @@ bool material_is_set(const struct material *m)
 
 static bool is_same(const struct material *m, const struct stat *st)
 {
-	return m->inode == st->st_ino && m->mtime.tv_sec == st->st_mtim.tv_sec && m->mtime.tv_nsec == st->st_mtim.tv_nsec;
+	return m->inode == st->st_ino && m->mtime.tv_sec == st->st_mtim.tv_sec &&
+	       m->mtime.tv_nsec == st->st_mtim.tv_nsec;
 }
 
 static bool is_fresh(const struct material *m)

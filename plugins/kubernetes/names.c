@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How tasks are written into Kubernetes. Label values hold at most 63 bytes of a small alphabet and names are lower case
- * only, so that what does not fit is replaced by a digest; the identifier itself is always kept as an annotation, and
- * nothing is believed by its label alone. Pure; any thread.
+ * How tasks are written into Kubernetes. Label values hold at most 63 bytes of a small alphabet and names are lower
+ * case only, so that what does not fit is replaced by a digest; the identifier itself is always kept as an annotation,
+ * and nothing is believed by its label alone. Pure; any thread.
  */
 #include "names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MARKER "h-" /* before a digest; an identifier that starts with it is hashed too */
+#define MARKER "h-"   /* before a digest; an identifier that starts with it is hashed too */
 #define NAME_BYTES 25 /* of the digest in a name: 200 bits, 40 characters */
 
 static bool is_alnum(char c)
@@ -92,7 +92,8 @@ static bool take_part(struct berth_str *text, char ret[64], bool last)
 	const char *end = last ? NULL : memchr(text->ptr, '/', text->len);
 	size_t len = end ? (size_t)(end - text->ptr) : text->len;
 
-	if ((!last && !end) || !len || len > 63 || memchr(text->ptr, '\0', len) || (last && memchr(text->ptr, '/', len)))
+	if ((!last && !end) || !len || len > 63 || memchr(text->ptr, '\0', len) ||
+	    (last && memchr(text->ptr, '/', len)))
 		return false;
 	memcpy(ret, text->ptr, len);
 	ret[len] = '\0';

@@ -11,7 +11,7 @@
 #define LABEL_DEPLOYMENT "berth.dev/deployment"
 #define LABEL_WORKSPACE "berth.dev/workspace"
 #define LABEL_TASK "berth.dev/task"
-#define LABEL_POOL "berth.dev/pool"         /* only while it is warm and free */
+#define LABEL_POOL "berth.dev/pool"	    /* only while it is warm and free */
 #define LABEL_INTERNET "berth.dev/internet" /* allowed or denied; network policies select by it */
 /* The same, exactly as the host gave it; compared after every look-up. */
 #define NOTE_DEPLOYMENT "berth.dev/deployment"

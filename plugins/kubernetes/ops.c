@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The operations of the provider table: each takes the host's words apart, calls the part that does the work, and explains a
- * failure. Entered by any thread; nothing is kept between calls.
+ * The operations of the provider table: each takes the host's words apart, calls the part that does the work, and
+ * explains a failure. Entered by any thread; nothing is kept between calls.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,8 @@ static int32_t not_ours(struct kerr *err)
 	return kerr_set(err, BERTH_NOT_FOUND, "deleted", "not a session of this provider");
 }
 
-static int32_t take_session(const struct kube *k, const struct berth_session *from, struct session *ret, struct kerr *err)
+static int32_t take_session(const struct kube *k, const struct berth_session *from, struct session *ret,
+			    struct kerr *err)
 {
 	if (!session_of(from, ret) || strcmp(ret->ref.ns, k->ns))
 		return not_ours(err);
@@ -60,7 +61,8 @@ static int32_t op_check(void *inst, struct berth_call *call)
 	return kube_end(call, rc, &err);
 }
 
-static int32_t find_names(struct kube *k, struct berth_call *call, const struct berth_identity *identity, struct kerr *err)
+static int32_t find_names(struct kube *k, struct berth_call *call, const struct berth_identity *identity,
+			  struct kerr *err)
 {
 	char *workspace = str_dup(identity->workspace_id), *task = str_dup(identity->task_id);
 	int32_t rc;
@@ -120,7 +122,9 @@ static int32_t op_await_ready(void *inst, struct berth_call *call, const struct 
 
 	if (!rc)
 		rc = ready_wait(k, call, &session, &err);
-	return kube_end(call, rc == BERTH_CONFLICT ? kerr_set(&err, BERTH_UNAVAILABLE, "conflict", "refused as a conflict") : rc,
+	return kube_end(call,
+			rc == BERTH_CONFLICT ? kerr_set(&err, BERTH_UNAVAILABLE, "conflict", "refused as a conflict")
+					     : rc,
 			&err);
 }
 
@@ -130,7 +134,8 @@ static int32_t op_assign(void *inst, struct berth_call *call, const struct berth
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	char *workspace = str_dup(identity->workspace_id), *task = str_dup(identity->task_id), *root = str_dup(from->root);
+	char *workspace = str_dup(identity->workspace_id), *task = str_dup(identity->task_id),
+	     *root = str_dup(from->root);
 	int32_t rc = take_session(k, from, &session, &err);
 
 	if (!backend_of(k)->assign)
@@ -188,8 +193,8 @@ static int32_t op_release(void *inst, struct berth_call *call, const struct bert
 
 /* ---- commands ---- */
 
-static int32_t take_command(const struct kube *k, const struct berth_session *from, const struct berth_str *execution_id,
-			    struct session *ret, char **ret_id, struct kerr *err)
+static int32_t take_command(const struct kube *k, const struct berth_session *from,
+			    const struct berth_str *execution_id, struct session *ret, char **ret_id, struct kerr *err)
 {
 	int32_t rc = take_session(k, from, ret, err);
 
@@ -197,7 +202,8 @@ static int32_t take_command(const struct kube *k, const struct berth_session *fr
 	if (!rc && (!*ret_id || strpbrk(*ret_id, "\n")))
 		rc = kerr_set(err, BERTH_INVALID, "execution_id", "not an execution id");
 	/* What these operations do needs a session; none of ours is a lost one. */
-	return rc == BERTH_NOT_FOUND ? kerr_set(err, BERTH_SESSION_LOST, "deleted", "not a session of this provider") : rc;
+	return rc == BERTH_NOT_FOUND ? kerr_set(err, BERTH_SESSION_LOST, "deleted", "not a session of this provider")
+				     : rc;
 }
 
 static int32_t op_execute(void *inst, struct berth_call *call, const struct berth_session *from,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table, the metric table, opening and closing of an instance. open and close are serial per target; open reads
- * local files only, and leaves nothing behind when it fails.
+ * The option table, the metric table, opening and closing of an instance. open and close are serial per target; open
+ * reads local files only, and leaves nothing behind when it fails.
  */
 #include "options.h"
 
@@ -45,64 +45,88 @@ enum {
 };
 
 #define OPTION(name, kind, text, words)                                                                                \
-	{.struct_size = sizeof(struct berth_option),                                                                   \
-	 .type = BERTH_OPTION_##kind,                                                                                  \
-	 .key = name,                                                                                                  \
-	 .default_text = text,                                                                                         \
-	 .doc = words}
+	{                                                                                                              \
+		.struct_size = sizeof(struct berth_option), .type = BERTH_OPTION_##kind, .key = name,                  \
+		.default_text = text, .doc = words                                                                     \
+	}
 static const struct berth_option options[OPT_COUNT] = {
-	[OPT_KUBECONFIG] = OPTION("kubeconfig", STRING, NULL,
-				  "Kubeconfig files, separated by colons; without them the account of the pod that this runs in."),
+	[OPT_KUBECONFIG] =
+		OPTION("kubeconfig", STRING, NULL,
+		       "Kubeconfig files, separated by colons; without them the account of the pod that this runs in."),
 	[OPT_CONTEXT] = OPTION("context", STRING, NULL, "The kubeconfig's context; the current one when not given."),
 	[OPT_ACCOUNT] = OPTION("service_account_dir", STRING, "/var/run/secrets/kubernetes.io/serviceaccount",
 			       "Folder of the pod's own account: token, ca.crt, namespace."),
-	[OPT_EXEC] = OPTION("exec_plugins", BOOLEAN, "false", "Whether a program that a kubeconfig names may be run for credentials."),
-	[OPT_NAMESPACE] = OPTION("namespace", STRING, NULL,
-				 "Namespace of the sandboxes, used for nothing else; the context's or the pod's own when not given."),
-	[OPT_PREFIX] = OPTION("name_prefix", STRING, "berth", "Start of the names of everything it makes, at most 12 bytes."),
-	[OPT_MODE] = OPTION("mode", STRING, "pods", "\"pods\" makes pods itself, \"sandboxclaim\" asks agent-sandbox for them."),
-	[OPT_WARM_POOL] = OPTION("warm_pool", STRING, NULL, "Mode sandboxclaim: the SandboxWarmPool that sandboxes come from."),
+	[OPT_EXEC] = OPTION("exec_plugins", BOOLEAN, "false",
+			    "Whether a program that a kubeconfig names may be run for credentials."),
+	[OPT_NAMESPACE] = OPTION(
+		"namespace", STRING, NULL,
+		"Namespace of the sandboxes, used for nothing else; the context's or the pod's own when not given."),
+	[OPT_PREFIX] =
+		OPTION("name_prefix", STRING, "berth", "Start of the names of everything it makes, at most 12 bytes."),
+	[OPT_MODE] = OPTION("mode", STRING, "pods",
+			    "\"pods\" makes pods itself, \"sandboxclaim\" asks agent-sandbox for them."),
+	[OPT_WARM_POOL] =
+		OPTION("warm_pool", STRING, NULL, "Mode sandboxclaim: the SandboxWarmPool that sandboxes come from."),
 	[OPT_REACH] = OPTION("reach", STRING, "pod",
-			     "\"pod\" speaks to pods by their addresses, \"proxy\" through the API server, from outside the cluster."),
+			     "\"pod\" speaks to pods by their addresses, \"proxy\" through the API server, from "
+			     "outside the cluster."),
 	[OPT_PORT] = OPTION("executor_port", INTEGER, "8080", "Port of the executor in the pod."),
-	[OPT_TEMPLATE] = OPTION("template", STRING, NULL, "File of the pod template in YAML or JSON; a built-in one when not given."),
+	[OPT_TEMPLATE] = OPTION("template", STRING, NULL,
+				"File of the pod template in YAML or JSON; a built-in one when not given."),
 	[OPT_CONTAINER] = OPTION("container", STRING, "executor", "The template's container that runs the executor."),
 	[OPT_IMAGE] = OPTION("image", STRING, NULL, "Image of that container, when the template names none."),
-	[OPT_EXECUTOR_IMAGE] = OPTION("executor_image", STRING, NULL,
-				      "Built-in template: image that the executor is copied from; it is in `image` when not given."),
-	[OPT_ROOT] = OPTION("workspace_root", STRING, "/berth/workspace", "Built-in template: the workspace's folder in the pod."),
-	[OPT_RUNTIME_CLASS] = OPTION("runtime_class", STRING, NULL, "RuntimeClass of the pods; the cluster's default when not given."),
+	[OPT_EXECUTOR_IMAGE] =
+		OPTION("executor_image", STRING, NULL,
+		       "Built-in template: image that the executor is copied from; it is in `image` when not given."),
+	[OPT_ROOT] = OPTION("workspace_root", STRING, "/berth/workspace",
+			    "Built-in template: the workspace's folder in the pod."),
+	[OPT_RUNTIME_CLASS] = OPTION("runtime_class", STRING, NULL,
+				     "RuntimeClass of the pods; the cluster's default when not given."),
 	[OPT_ISOLATION] = OPTION("runtime_isolation", STRING, "container",
 				 "What that class isolates by: \"container\", \"gvisor\" or \"microvm\"."),
-	[OPT_KEY] = {.struct_size = sizeof(struct berth_option), .type = BERTH_OPTION_STRING, .key = OPTION_SIGNING_KEY,
-		     .required = 1, .secret = 1,
+	[OPT_KEY] = {.struct_size = sizeof(struct berth_option),
+		     .type = BERTH_OPTION_STRING,
+		     .key = OPTION_SIGNING_KEY,
+		     .required = 1,
+		     .secret = 1,
 		     .doc = "Ed25519 private key in PEM that signs requests to executors."},
 	[OPT_KEY_ID] = OPTION("signing_key_id", STRING, "k1", "The key's name, as executors know it."),
-	[OPT_MORE_KEYS] = OPTION("executor_keys", STRING, NULL,
-				 "Further public keys that new pods trust, id:base64, separated by commas; for rotation."),
+	[OPT_MORE_KEYS] =
+		OPTION("executor_keys", STRING, NULL,
+		       "Further public keys that new pods trust, id:base64, separated by commas; for rotation."),
 	[OPT_CPU] = OPTION("cpu_millis", INTEGER, "1000", "CPU limit, in thousandths, of containers that have none."),
 	[OPT_MEMORY] = OPTION("memory", SIZE, "1GiB", "Memory limit of containers that have none."),
 	[OPT_DISK] = OPTION("disk", SIZE, "4GiB", "Limit of temporary storage of containers that have none."),
-	[OPT_PULL_GRACE] = OPTION("pull_grace", DURATION, "60s", "How long failures of an image's pull may last before they count."),
+	[OPT_PULL_GRACE] = OPTION("pull_grace", DURATION, "60s",
+				  "How long failures of an image's pull may last before they count."),
 	[OPT_KILL_GRACE] = OPTION("kill_grace", DURATION, "2s", "Time between TERM and KILL at a timeout or a cancel."),
 };
 
 #define ROW(i) &options[i]
-const struct berth_option *const kube_options[] = {
-	ROW(0),	 ROW(1),  ROW(2),  ROW(3),  ROW(4),  ROW(5),  ROW(6),  ROW(7),	ROW(8),	 ROW(9),  ROW(10), ROW(11), ROW(12),
-	ROW(13), ROW(14), ROW(15), ROW(16), ROW(17), ROW(18), ROW(19), ROW(20), ROW(21), ROW(22), ROW(23), ROW(24), NULL};
+const struct berth_option *const kube_options[] = {ROW(0),  ROW(1),  ROW(2),  ROW(3),  ROW(4),	ROW(5),	 ROW(6),
+						   ROW(7),  ROW(8),  ROW(9),  ROW(10), ROW(11), ROW(12), ROW(13),
+						   ROW(14), ROW(15), ROW(16), ROW(17), ROW(18), ROW(19), ROW(20),
+						   ROW(21), ROW(22), ROW(23), ROW(24), NULL};
 _Static_assert(OPT_COUNT == sizeof(kube_options) / sizeof(kube_options[0]) - 1, "every option is in the table");
 
 #define METRIC(word, what, words)                                                                                      \
-	{.struct_size = sizeof(struct berth_metric), .type = BERTH_METRIC_COUNTER, .name = word, .unit = what, .doc = words}
+	{                                                                                                              \
+		.struct_size = sizeof(struct berth_metric), .type = BERTH_METRIC_COUNTER, .name = word, .unit = what,  \
+		.doc = words                                                                                           \
+	}
 static const struct berth_metric metrics[METRIC_COUNT] = {
-	[METRIC_REQUESTS] = METRIC("api_requests_total", "requests", "Requests to the API server, repeated ones included."),
+	[METRIC_REQUESTS] =
+		METRIC("api_requests_total", "requests", "Requests to the API server, repeated ones included."),
 	[METRIC_RETRIES] = METRIC("api_retries_total", "requests", "Requests that were sent again."),
-	[METRIC_THROTTLED] = METRIC("api_throttled_total", "requests", "Requests that the API server refused as too many."),
-	[METRIC_CONFLICTS] = METRIC("api_conflicts_total", "requests", "Changes of pods that another writer was ahead of."),
-	[METRIC_WATCH_RESTARTS] = METRIC("watch_restarts_total", "watches", "Times that the watch had to list everything again."),
+	[METRIC_THROTTLED] =
+		METRIC("api_throttled_total", "requests", "Requests that the API server refused as too many."),
+	[METRIC_CONFLICTS] =
+		METRIC("api_conflicts_total", "requests", "Changes of pods that another writer was ahead of."),
+	[METRIC_WATCH_RESTARTS] =
+		METRIC("watch_restarts_total", "watches", "Times that the watch had to list everything again."),
 };
-const struct berth_metric *const kube_metrics[] = {&metrics[0], &metrics[1], &metrics[2], &metrics[3], &metrics[4], NULL};
+const struct berth_metric *const kube_metrics[] = {&metrics[0], &metrics[1], &metrics[2],
+						   &metrics[3], &metrics[4], NULL};
 _Static_assert(METRIC_COUNT == sizeof(kube_metrics) / sizeof(kube_metrics[0]) - 1, "every metric is in the table");
 
 /* What open is busy with. */
@@ -154,25 +178,29 @@ static char *give(struct opening *o, unsigned which)
 static int32_t take_cluster(struct opening *o)
 {
 	struct kube *k = o->k;
-	int32_t rc = *o->text[OPT_KUBECONFIG]
-			     ? cluster_from_kubeconfig(o->text[OPT_KUBECONFIG], o->text[OPT_CONTEXT], &k->cluster, o->err)
-			     : cluster_from_pod(o->text[OPT_ACCOUNT], getenv("KUBERNETES_SERVICE_HOST"),
-						getenv("KUBERNETES_SERVICE_PORT"), &k->cluster, o->err);
+	int32_t rc =
+		*o->text[OPT_KUBECONFIG]
+			? cluster_from_kubeconfig(o->text[OPT_KUBECONFIG], o->text[OPT_CONTEXT], &k->cluster, o->err)
+			: cluster_from_pod(o->text[OPT_ACCOUNT], getenv("KUBERNETES_SERVICE_HOST"),
+					   getenv("KUBERNETES_SERVICE_PORT"), &k->cluster, o->err);
 
 	if (rc)
 		return rc;
 	if (k->cluster.exec && !o->number[OPT_EXEC])
-		return refuse(o, OPT_EXEC, "the kubeconfig's user runs a program for credentials, which is not switched on");
+		return refuse(o, OPT_EXEC,
+			      "the kubeconfig's user runs a program for credentials, which is not switched on");
 	k->ns = *o->text[OPT_NAMESPACE] ? give(o, OPT_NAMESPACE) : strdup(k->cluster.ns ? k->cluster.ns : "");
 	if (!k->ns || !names_dns(k->ns, 63))
-		return refuse(o, OPT_NAMESPACE, *o->text[OPT_KUBECONFIG] ? "the context names none: give one" : "is no name");
+		return refuse(o, OPT_NAMESPACE,
+			      *o->text[OPT_KUBECONFIG] ? "the context names none: give one" : "is no name");
 	return BERTH_OK;
 }
 
 static const struct {
 	const char *word;
 	uint32_t level;
-} isolations[] = {{"container", BERTH_ISOLATION_CONTAINER}, {"gvisor", BERTH_ISOLATION_GVISOR},
+} isolations[] = {{"container", BERTH_ISOLATION_CONTAINER},
+		  {"gvisor", BERTH_ISOLATION_GVISOR},
 		  {"microvm", BERTH_ISOLATION_MICROVM}};
 
 static int32_t take_isolation(struct opening *o)
@@ -245,9 +273,16 @@ static int32_t take_template(struct opening *o)
 	char *keys = NULL;
 	int32_t rc = keys_text(o, &keys);
 	const struct template_base base = {
-		.container = o->k->container, .image = o->text[OPT_IMAGE], .executor_image = o->text[OPT_EXECUTOR_IMAGE],
-		.runtime_class = o->text[OPT_RUNTIME_CLASS], .keys = keys, .root = o->text[OPT_ROOT], .port = o->k->port,
-		.cpu_millis = o->number[OPT_CPU], .memory_bytes = o->number[OPT_MEMORY], .disk_bytes = o->number[OPT_DISK],
+		.container = o->k->container,
+		.image = o->text[OPT_IMAGE],
+		.executor_image = o->text[OPT_EXECUTOR_IMAGE],
+		.runtime_class = o->text[OPT_RUNTIME_CLASS],
+		.keys = keys,
+		.root = o->text[OPT_ROOT],
+		.port = o->k->port,
+		.cpu_millis = o->number[OPT_CPU],
+		.memory_bytes = o->number[OPT_MEMORY],
+		.disk_bytes = o->number[OPT_DISK],
 	};
 
 	/* In mode sandboxclaim the template is the cluster's own, a SandboxTemplate. */
@@ -313,6 +348,7 @@ void kube_close(void *inst)
 		return;
 	watch_stop(k->watch);
 	json_object_put(k->template);
+	execcred_fini(&k->exec);
 	cluster_fini(&k->cluster);
 	free(k->deployment);
 	free(k->ns);

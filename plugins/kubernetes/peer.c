@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One signed request to an executor: its address, body frames, token, and the reply's frames. An answer without the
- * executor's own header, or from another pod, is never taken for its word: an address may belong to somebody else by now,
- * and a proxy answers for those it cannot reach. The calling thread; nothing is kept between requests.
+ * executor's own header, or from another pod, is never taken for its word: an address may belong to somebody else by
+ * now, and a proxy answers for those it cannot reach. The calling thread; nothing is kept between requests.
  */
 #include "peer.h"
 
@@ -47,7 +47,7 @@ struct exchange {
 	char nonce[33];
 	uint32_t status;
 	struct answerer who;
-	int32_t result;	  /* what R said; -1: nothing yet */
+	int32_t result; /* what R said; -1: nothing yet */
 	char reason[BERTH_REASON_MAX + 1];
 	int64_t clock_ms; /* how far the executor's clock is ahead */
 	int64_t retry_after_ms;
@@ -57,8 +57,14 @@ struct exchange {
 
 static void put_head(unsigned char head[FRAME_HEAD], char type, size_t len)
 {
-	const unsigned char bytes[FRAME_HEAD] = {(unsigned char)type, 0, 0, 0, (unsigned char)(len >> 24),
-						 (unsigned char)(len >> 16), (unsigned char)(len >> 8), (unsigned char)len};
+	const unsigned char bytes[FRAME_HEAD] = {(unsigned char)type,
+						 0,
+						 0,
+						 0,
+						 (unsigned char)(len >> 24),
+						 (unsigned char)(len >> 16),
+						 (unsigned char)(len >> 8),
+						 (unsigned char)len};
 
 	memcpy(head, bytes, FRAME_HEAD);
 }
@@ -83,11 +89,22 @@ static const struct {
 	const char *word;
 	int32_t code;
 } codes[] = {
-	{"ok", BERTH_OK}, {"invalid", BERTH_INVALID}, {"not_found", BERTH_NOT_FOUND}, {"not_started", BERTH_NOT_STARTED},
-	{"conflict", BERTH_CONFLICT}, {"quota", BERTH_QUOTA}, {"unauthenticated", BERTH_UNAUTHENTICATED},
-	{"forbidden", BERTH_FORBIDDEN}, {"unavailable", BERTH_UNAVAILABLE}, {"timeout", BERTH_TIMEOUT},
-	{"cancelled", BERTH_CANCELLED}, {"session_lost", BERTH_SESSION_LOST}, {"unsupported", BERTH_UNSUPPORTED},
-	{"unknown", BERTH_UNKNOWN}, {"storage_full", BERTH_STORAGE_FULL}, {"internal", BERTH_INTERNAL},
+	{"ok", BERTH_OK},
+	{"invalid", BERTH_INVALID},
+	{"not_found", BERTH_NOT_FOUND},
+	{"not_started", BERTH_NOT_STARTED},
+	{"conflict", BERTH_CONFLICT},
+	{"quota", BERTH_QUOTA},
+	{"unauthenticated", BERTH_UNAUTHENTICATED},
+	{"forbidden", BERTH_FORBIDDEN},
+	{"unavailable", BERTH_UNAVAILABLE},
+	{"timeout", BERTH_TIMEOUT},
+	{"cancelled", BERTH_CANCELLED},
+	{"session_lost", BERTH_SESSION_LOST},
+	{"unsupported", BERTH_UNSUPPORTED},
+	{"unknown", BERTH_UNKNOWN},
+	{"storage_full", BERTH_STORAGE_FULL},
+	{"internal", BERTH_INTERNAL},
 };
 
 static struct json_object *parse(const void *ptr, size_t len)
@@ -202,7 +219,8 @@ static int32_t take_head(void *ctx, uint32_t status, const struct berth_pair *he
 	if (!ex->who.executor)
 		return BERTH_OK;
 	if (strcmp(ex->who.uid, ex->session->uid))
-		return kerr_set(ex->err, BERTH_UNAVAILABLE, "wrong_peer", "another pod answered at the session's address");
+		return kerr_set(ex->err, BERTH_UNAVAILABLE, "wrong_peer",
+				"another pod answered at the session's address");
 	if (*ex->who.nonce && strcmp(ex->who.nonce, ex->nonce))
 		return kerr_set(ex->err, BERTH_UNKNOWN, "wrong_peer", "the answer belongs to another request");
 	if (*ex->who.nonce && *ex->session->task &&
@@ -276,17 +294,19 @@ static int32_t give_body(void *ctx, void *buf, size_t cap, size_t *ret_len)
 static int32_t make_body(struct exchange *ex)
 {
 	const struct peer_request *request = ex->request;
-	const char *arguments = request->arguments
-					? json_object_to_json_string_ext(request->arguments, JSON_C_TO_STRING_PLAIN |
-												     JSON_C_TO_STRING_NOSLASHESCAPE)
-					: "{}";
+	const char *arguments =
+		request->arguments
+			? json_object_to_json_string_ext(request->arguments,
+							 JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE)
+			: "{}";
 
 	peer_put(&ex->body, 'A', arguments, strlen(arguments));
 	if (request->more)
 		buf_put(&ex->body, request->more->ptr, request->more->len);
 	if (!request->source)
 		peer_put(&ex->body, 'Z', "", 0);
-	return ex->body.bad ? kerr_set(ex->err, BERTH_INVALID, "limit", "the request is larger than an executor takes") : BERTH_OK;
+	return ex->body.bad ? kerr_set(ex->err, BERTH_INVALID, "limit", "the request is larger than an executor takes")
+			    : BERTH_OK;
 }
 
 static void digest_of(const void *ptr, size_t len, unsigned char ret[32])
@@ -303,10 +323,18 @@ static int32_t make_token(struct exchange *ex, int64_t clock_ms)
 	size_t first_len = FRAME_HEAD + ((size_t)first[5] << 16 | (size_t)first[6] << 8 | first[7]);
 	unsigned char head[32], body[32], random[16];
 	const struct sign_claims claims = {
-		.uid = ex->session->uid, .instance = ex->session->instance, .workspace = ex->session->workspace,
-		.task = ex->session->task, .method = "POST", .path = request->path, .head = head,
-		.body = request->source ? NULL : body, .execution_id = request->execution_id ? request->execution_id : "-",
-		.attempt = request->attempt, .expires_ms = text_now_ms() + clock_ms + TOKEN_MS, .nonce = ex->nonce,
+		.uid = ex->session->uid,
+		.instance = ex->session->instance,
+		.workspace = ex->session->workspace,
+		.task = ex->session->task,
+		.method = "POST",
+		.path = request->path,
+		.head = head,
+		.body = request->source ? NULL : body,
+		.execution_id = request->execution_id ? request->execution_id : "-",
+		.attempt = request->attempt,
+		.expires_ms = text_now_ms() + clock_ms + TOKEN_MS,
+		.nonce = ex->nonce,
 	};
 
 	kube_host->random(random, sizeof(random));
@@ -325,8 +353,8 @@ static void put_address(struct exchange *ex, const char *path)
 	bool six = strchr(s->ip, ':') != NULL;
 
 	if (ex->k->via_proxy)
-		buf_add(&ex->url, "%s/api/v1/namespaces/%s/pods/%s:%u/proxy%s", ex->k->cluster.server, s->ref.ns, s->pod,
-			ex->k->port, path);
+		buf_add(&ex->url, "%s/api/v1/namespaces/%s/pods/%s:%u/proxy%s", ex->k->cluster.server, s->ref.ns,
+			s->pod, ex->k->port, path);
 	else
 		buf_add(&ex->url, "http://%s%s%s:%u%s", six ? "[" : "", s->ip, six ? "]" : "", ex->k->port, path);
 }
@@ -414,8 +442,15 @@ static int32_t exchange(struct exchange *ex, const char *method, const char *pat
 static int32_t exchange_init(struct exchange *ex, struct kube *k, struct berth_call *call, struct session *session,
 			     const struct peer_request *request, struct kerr *err)
 {
-	*ex = (struct exchange){.k = k, .call = call, .session = session, .request = request, .err = err, .result = -1,
-				.url = {.max = 2048}, .body = {.max = BODY_MAX}, .in = {.max = FRAME_MAX * 2}};
+	*ex = (struct exchange){.k = k,
+				.call = call,
+				.session = session,
+				.request = request,
+				.err = err,
+				.result = -1,
+				.url = {.max = 2048},
+				.body = {.max = BODY_MAX},
+				.in = {.max = FRAME_MAX * 2}};
 	if (!k->via_proxy && !*session->ip)
 		return kerr_set(err, BERTH_UNAVAILABLE, "no_address", "the pod has no address yet");
 	if (!request)
@@ -448,12 +483,13 @@ static int32_t blame(struct exchange *ex)
 	int32_t open = ex->request && !ex->request->safe ? BERTH_UNKNOWN : BERTH_UNAVAILABLE;
 
 	if (ex->k->via_proxy && ex->status >= 500)
-		rc = kerr_set(ex->err, open, "unreachable", "the API server does not reach the executor: HTTP %u: %.300s", ex->status,
-			      message);
+		rc = kerr_set(ex->err, open, "unreachable",
+			      "the API server does not reach the executor: HTTP %u: %.300s", ex->status, message);
 	else if (ex->k->via_proxy && ex->status >= 400)
 		rc = status_classify(ex->status, body, "proxy to the executor", false, ex->err);
 	else
-		rc = kerr_set(ex->err, open, "wrong_peer", "what answers at the pod's address is no executor: HTTP %u", ex->status);
+		rc = kerr_set(ex->err, open, "wrong_peer", "what answers at the pod's address is no executor: HTTP %u",
+			      ex->status);
 	ex->err->retry_after_ms = ex->retry_after_ms;
 	json_object_put(body);
 	return rc;
@@ -466,7 +502,8 @@ static int32_t judge(struct exchange *ex)
 	if (ex->status == 200 && !strcmp(ex->request->path, "/v1/check"))
 		return BERTH_OK;
 	if (ex->status != 200 && !take_result(ex, ex->in.ptr, ex->in.len))
-		return kerr_set(ex->err, BERTH_UNKNOWN, "bad_reply", "the executor answered HTTP %u without a result", ex->status);
+		return kerr_set(ex->err, BERTH_UNKNOWN, "bad_reply", "the executor answered HTTP %u without a result",
+				ex->status);
 	if (ex->result < 0)
 		return kerr_set(ex->err, BERTH_UNKNOWN, "cut", "the executor's answer broke off");
 	return ex->result;
@@ -494,8 +531,8 @@ static int32_t try_once(struct kube *k, struct berth_call *call, struct session 
 	if (!rc)
 		rc = judge(ex);
 	*ret_touched = sent && rc != BERTH_UNAUTHENTICATED && rc != BERTH_FORBIDDEN;
-	if (rc == BERTH_UNAUTHENTICATED && !strcmp(ex->reason, "instance") && strlen(ex->who.instance) == INSTANCE_LEN &&
-	    strcmp(ex->who.instance, session->instance)) {
+	if (rc == BERTH_UNAUTHENTICATED && !strcmp(ex->reason, "instance") &&
+	    strlen(ex->who.instance) == INSTANCE_LEN && strcmp(ex->who.instance, session->instance)) {
 		memcpy(session->instance, ex->who.instance, sizeof(session->instance));
 		*ret_again = true;
 	} else if (rc == BERTH_UNAUTHENTICATED && !strncmp(ex->reason, "expired", 7) && !*clock_ms) {
@@ -553,7 +590,8 @@ int32_t peer_health(struct kube *k, struct berth_call *call, struct session *ses
 	if (!rc && (!*ret || strlen(api_text(*ret, "instance")) != INSTANCE_LEN || *api_text(*ret, "root") != '/'))
 		rc = kerr_set(err, BERTH_UNAVAILABLE, "bad_reply", "the executor's health is not understood");
 	if (!rc && ex->status != 200)
-		rc = kerr_set(err, BERTH_UNAVAILABLE, "not_ready", "the executor is not ready: %.60s", api_text(*ret, "reason"));
+		rc = kerr_set(err, BERTH_UNAVAILABLE, "not_ready", "the executor is not ready: %.60s",
+			      api_text(*ret, "reason"));
 	if (!rc)
 		snprintf(session->instance, sizeof(session->instance), "%s", api_text(*ret, "instance"));
 	else {

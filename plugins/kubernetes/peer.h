@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One signed request to the executor of a session (docs/executor.md): frames out, frames in, and who it was that answered.
- * A peer is made on the stack of an operation and belongs to its thread.
+ * One signed request to the executor of a session (docs/executor.md): frames out, frames in, and who it was that
+ * answered. A peer is made on the stack of an operation and belongs to its thread.
  */
 #ifndef KUBERNETES_PEER_H
 #define KUBERNETES_PEER_H
@@ -33,8 +33,8 @@ struct peer_request {
 	bool safe;    /* asking twice does what asking once does */
 };
 
-/* Sends it and gives its frames to request->frame; OK when the executor's result was. Else err says it: the executor's own
- * words, or what stood between. `touched`: the executor may have begun. */
+/* Sends it and gives its frames to request->frame; OK when the executor's result was. Else err says it: the executor's
+ * own words, or what stood between. `touched`: the executor may have begun. */
 int32_t peer_send(struct kube *k, struct berth_call *call, struct session *session, const struct peer_request *request,
 		  bool *ret_touched, struct kerr *err);
 /* The health object, unsigned; fills the session's instance. To be put. */

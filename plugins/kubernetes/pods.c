@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mode pods: a session is a pod of our own. The API server is asked each time; no cache decides what exists. A task's pod has
- * one name, so that a second create is refused; labels find it, annotations prove whose it is. Any thread.
+ * Mode pods: a session is a pod of our own. The API server is asked each time; no cache decides what exists. A task's
+ * pod has one name, so that a second create is refused; labels find it, annotations prove whose it is. Any thread.
  */
 #include "backend.h"
 
@@ -44,7 +44,8 @@ static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_o
 	struct json_object *items = api_at(list, "items");
 	int32_t rc = BERTH_OK;
 
-	for (size_t i = 0; !rc && json_object_is_type(items, json_type_array) && i < json_object_array_length(items); i++) {
+	for (size_t i = 0; !rc && json_object_is_type(items, json_type_array) && i < json_object_array_length(items);
+	     i++) {
 		struct json_object *pod = json_object_array_get_idx(items, i);
 		struct podview view;
 
@@ -214,8 +215,13 @@ static int32_t build(struct making *m, const char *name, struct json_object **re
 {
 	const struct berth_spec *spec = m->spec;
 	const struct template_session session = {
-		.name = name, .image = m->image, .cpu_millis = spec->cpu_millis, .memory_bytes = spec->memory_bytes,
-		.disk_bytes = spec->disk_bytes, .seconds = seconds_left(spec->expires_ms), .env = spec->env,
+		.name = name,
+		.image = m->image,
+		.cpu_millis = spec->cpu_millis,
+		.memory_bytes = spec->memory_bytes,
+		.disk_bytes = spec->disk_bytes,
+		.seconds = seconds_left(spec->expires_ms),
+		.env = spec->env,
 		.env_count = spec->env_count,
 	};
 	struct json_object *metadata, *labels;
@@ -263,8 +269,8 @@ static int32_t create_named(struct making *m)
 	if (rc != BERTH_CONFLICT)
 		return rc;
 	rc = explain_taken(m, name, &going);
-	/* Certainly refused, because a predecessor is on its way out: its name may be taken for as long as a node is away. The
-	 * binding is what keeps a second session from being made, so that another name does no harm. */
+	/* Certainly refused, because a predecessor is on its way out: its name may be taken for as long as a node is
+	 * away. The binding is what keeps a second session from being made, so that another name does no harm. */
 	return rc == BERTH_CONFLICT && going ? create(m, other) : rc;
 }
 
@@ -280,9 +286,15 @@ static int32_t check_spec(struct making *m)
 
 static int32_t pods_provision(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err)
 {
-	struct making m = {.k = k, .call = call, .spec = spec, .workspace = str_dup(spec->workspace_id),
-			   .task = str_dup(spec->task_id), .intent = str_dup(spec->intent), .image = str_dup(spec->image),
-			   .pool = str_dup(spec->pool_key), .err = err};
+	struct making m = {.k = k,
+			   .call = call,
+			   .spec = spec,
+			   .workspace = str_dup(spec->workspace_id),
+			   .task = str_dup(spec->task_id),
+			   .intent = str_dup(spec->intent),
+			   .image = str_dup(spec->image),
+			   .pool = str_dup(spec->pool_key),
+			   .err = err};
 	int32_t rc;
 
 	if (!m.workspace || !m.task || !m.intent || !m.image || !m.pool)
@@ -353,7 +365,8 @@ static int32_t pods_check(struct kube *k, struct berth_call *call, struct kerr *
 	char path[160];
 	int32_t rc;
 
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone", k->ns);
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone",
+		 k->ns);
 	rc = backend_get(k, call, path, "list pods", &list, err);
 	json_object_put(list);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Judges a Pod object. One table has a row for each thing that Kubernetes says of a pod which is not ready; the first that
- * fits is the verdict, so that what ended a pod stands before what it looks like afterwards. Pure; any thread.
+ * Judges a Pod object. One table has a row for each thing that Kubernetes says of a pod which is not ready; the first
+ * that fits is the verdict, so that what ended a pod stands before what it looks like afterwards. Pure; any thread.
  */
 #include "podview.h"
 
@@ -12,13 +12,12 @@
 
 /* Where the word of a row is looked for. */
 enum where {
-	IN_STATUS,	/* status.reason of a failed pod */
-	IN_DISRUPTION,	/* reason of the condition DisruptionTarget */
-	IN_TERMINATED,	/* reason of a container's end */
-	IN_PHASE,	/* status.phase */
-	IN_WAITING,	/* reason why a container waits */
-	IN_SCHEDULED,	/* reason of PodScheduled=False */
-	IN_MESSAGE,	/* a part of status.message */
+	IN_STATUS,     /* status.reason of a failed pod */
+	IN_DISRUPTION, /* reason of the condition DisruptionTarget */
+	IN_TERMINATED, /* reason of a container's end */
+	IN_PHASE,      /* status.phase */
+	IN_WAITING,    /* reason why a container waits */
+	IN_SCHEDULED,  /* reason of PodScheduled=False */
 };
 
 struct row {
@@ -30,8 +29,14 @@ struct row {
 	uint32_t flags;
 };
 
-#define DEAD(where, word, reason) {where, word, BERTH_SESSION_LOST, reason, BERTH_PHASE_DEAD, 0}
-#define BROKEN(where, word, reason, flags) {where, word, BERTH_INVALID, reason, BERTH_PHASE_STARTING, flags}
+#define DEAD(where, word, reason)                                                                                      \
+	{                                                                                                              \
+		where, word, BERTH_SESSION_LOST, reason, BERTH_PHASE_DEAD, 0                                           \
+	}
+#define BROKEN(where, word, reason, flags)                                                                             \
+	{                                                                                                              \
+		where, word, BERTH_INVALID, reason, BERTH_PHASE_STARTING, flags                                        \
+	}
 
 static const struct row rows[] = {
 	/* The kubelet would not take it: another node may. */
@@ -108,12 +113,14 @@ static struct json_object *container_state(struct json_object *pod, const char *
 	for (size_t l = 0; l < 2; l++) {
 		struct json_object *list = api_at(pod, lists[l]);
 
-		for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list) * 2; i++) {
+		for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list) * 2;
+		     i++) {
 			struct json_object *item = json_object_array_get_idx(list, i / 2);
 			struct json_object *at = api_at(api_at(item, times[i % 2]), state);
 
 			/* An init container that is done is no end. */
-			if (at && !strcmp(api_text(at, "reason"), word) && (l == 0 || api_number(at, "exitCode") || strcmp(state, "terminated")))
+			if (at && !strcmp(api_text(at, "reason"), word) &&
+			    (l == 0 || api_number(at, "exitCode") || strcmp(state, "terminated")))
 				return at;
 		}
 	}
@@ -132,16 +139,18 @@ static struct json_object *fits(struct json_object *pod, const struct row *row)
 		return strcmp(api_text(pod, "status.phase"), row->word) ? NULL : api_at(pod, "status");
 	case IN_DISRUPTION:
 		at = condition(pod, "DisruptionTarget");
-		return at && !strcmp(api_text(at, "status"), "True") && !strcmp(api_text(at, "reason"), row->word) ? at : NULL;
+		return at && !strcmp(api_text(at, "status"), "True") && !strcmp(api_text(at, "reason"), row->word)
+			       ? at
+			       : NULL;
 	case IN_SCHEDULED:
 		at = condition(pod, "PodScheduled");
-		return at && !strcmp(api_text(at, "status"), "False") && !strcmp(api_text(at, "reason"), row->word) ? at : NULL;
+		return at && !strcmp(api_text(at, "status"), "False") && !strcmp(api_text(at, "reason"), row->word)
+			       ? at
+			       : NULL;
 	case IN_TERMINATED:
 		return container_state(pod, "terminated", row->word);
 	case IN_WAITING:
 		return container_state(pod, "waiting", row->word);
-	case IN_MESSAGE:
-		return strstr(api_text(pod, "status.message"), row->word) ? api_at(pod, "status") : NULL;
 	}
 	return NULL;
 }
@@ -156,14 +165,16 @@ static void judge(struct json_object *pod, struct podview *v)
 
 		if (!at)
 			continue;
-		*verdict = (struct verdict){.code = rows[i].code, .reason = rows[i].reason, .phase = rows[i].phase,
-					    .flags = rows[i].flags};
+		*verdict = (struct verdict){
+			.code = rows[i].code, .reason = rows[i].reason, .phase = rows[i].phase, .flags = rows[i].flags};
 		snprintf(verdict->text, sizeof(verdict->text), "%s%s%.250s", rows[i].word,
 			 *api_text(at, "message") ? ": " : "", api_text(at, "message"));
 		break;
 	}
 	if (v->deleting && verdict->code != BERTH_SESSION_LOST) {
-		*verdict = (struct verdict){.code = BERTH_SESSION_LOST, .reason = "deleted", .phase = BERTH_PHASE_DEAD,
+		*verdict = (struct verdict){.code = BERTH_SESSION_LOST,
+					    .reason = "deleted",
+					    .phase = BERTH_PHASE_DEAD,
 					    .text = "the pod is being deleted"};
 	} else if (!verdict->code && !condition(pod, "PodScheduled")) {
 		verdict->phase = BERTH_PHASE_QUEUED;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod whenever the watch says that
- * something changed, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal ends the wait
- * at once. The calling thread.
+ * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod whenever the watch
+ * says that something changed, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal
+ * ends the wait at once. The calling thread.
  */
 #include "ready.h"
 

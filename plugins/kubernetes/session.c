@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ref and the sealed state of a session, written and read. The state is lines of text behind a version; it holds where
- * the executor was last seen and whom it serves, and no secret. Pure; any thread.
+ * The ref and the sealed state of a session, written and read. The state is lines of text behind a version; it holds
+ * where the executor was last seen and whom it serves, and no secret. Pure; any thread.
  */
 #include "session.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ed25519 signatures for executors, by libcrypto. The private key is read through the host each time it is needed, so that a
- * replaced file counts at once, and lives as long as one request. Any thread. Never logs a key or a token.
+ * Ed25519 signatures for executors, by libcrypto. The private key is read through the host each time it is needed, so
+ * that a replaced file counts at once, and lives as long as one request. Any thread. Never logs a key or a token.
  */
 #include "sign.h"
 
@@ -48,8 +48,8 @@ int32_t sign_key_get(struct kube *k, struct sign_key **ret, struct kerr *err)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	rc = kube_host->secret(k->target, OPTION_SIGNING_KEY, pem, PEM_MAX, &len);
 	if (rc)
-		kerr_set(err, BERTH_INVALID, "signing_key", "the option signing_key cannot be read: is it set, and at most %d bytes?",
-			 PEM_MAX);
+		kerr_set(err, BERTH_INVALID, "signing_key",
+			 "the option signing_key cannot be read: is it set, and at most %d bytes?", PEM_MAX);
 	else
 		rc = sign_key_of(pem, len, ret, err);
 	explicit_bzero(pem, PEM_MAX);
@@ -113,7 +113,8 @@ static void put_hex(struct buf *out, const unsigned char *bytes, size_t len)
 
 static void put_claims(struct buf *out, const char *key_id, const struct sign_claims *c)
 {
-	buf_add(out, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n", key_id, c->uid, c->instance, c->workspace, c->task, c->method, c->path);
+	buf_add(out, "%s\n%s\n%s\n%s\n%s\n%s\n%s\n", key_id, c->uid, c->instance, c->workspace, c->task, c->method,
+		c->path);
 	put_hex(out, c->head, 32);
 	if (c->body)
 		put_hex(out, c->body, 32);

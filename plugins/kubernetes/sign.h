@@ -16,7 +16,7 @@ struct sign_claims {
 	const char *execution_id;  /* "-" without one */
 	uint32_t attempt;
 	int64_t expires_ms;
-	const char *nonce;	   /* 32 lower-case hex digits */
+	const char *nonce; /* 32 lower-case hex digits */
 };
 
 struct sign_key; /* an Ed25519 private key */

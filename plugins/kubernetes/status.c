@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the API server's refusals to codes of the ABI: one table, first match wins. 403 has several meanings that only the
- * message tells apart. Pure; any thread.
+ * From the API server's refusals to codes of the ABI: one table, first match wins. 403 has several meanings that only
+ * the message tells apart. Pure; any thread.
  */
 #include "status.h"
 
@@ -69,7 +69,8 @@ int32_t status_classify(uint32_t status, struct json_object *body, const char *w
 	bool own = !strcmp(text_of(body, "kind"), "Status");
 	const char *word = status_reason(body);
 	const char *message = own ? text_of(body, "message") : "";
-	const struct row other = {status, NULL, NULL, BERTH_UNAVAILABLE, status >= 500 ? "server_error" : "bad_response", true, false};
+	const struct row other = {
+		status, NULL, NULL, BERTH_UNAVAILABLE, status >= 500 ? "server_error" : "bad_response", true, false};
 	const struct row *row = &other;
 	int32_t code;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pod template: the operator's file, or a built-in one, under the fields that Berth insists on. What is left out is filled
- * in; what contradicts is refused by the field's name, because an operator who asks for it should know that it is not
- * given. Pure but for the reading of the file; open and provision, any thread.
+ * The pod template: the operator's file, or a built-in one, under the fields that Berth insists on. What is left out is
+ * filled in; what contradicts is refused by the field's name, because an operator who asks for it should know that it
+ * is not given. Pure but for the reading of the file; open and provision, any thread.
  */
 #include "template.h"
 
@@ -27,8 +27,8 @@ struct place {
 static int32_t refuse(const struct place *at, const char *field, const char *why)
 {
 	return kerr_set(at->err, BERTH_INVALID, "template", "%s: %s%s%s%s: %s", at->file,
-			at->container ? "container " : "spec", at->container ? at->container : "", at->container ? ": " : ".",
-			field, why);
+			at->container ? "container " : "spec", at->container ? at->container : "",
+			at->container ? ": " : ".", field, why);
 }
 
 struct json_object *template_object(struct json_object *parent, const char *key)
@@ -93,7 +93,8 @@ static int32_t apply_rule(const struct place *at, struct json_object *parent, co
 	if (is_set && (rule->kind == YES || rule->kind == NO || rule->kind == NOT_YES) &&
 	    (!json_object_is_type(value, json_type_boolean) || yes != (rule->kind == YES)))
 		return refuse(at, rule->field, rule->why);
-	if (is_set && (rule->kind == ABSENT || (rule->kind == WORD && strcmp(api_text(group, rule->field), rule->word))))
+	if (is_set &&
+	    (rule->kind == ABSENT || (rule->kind == WORD && strcmp(api_text(group, rule->field), rule->word))))
 		return refuse(at, rule->field, rule->why);
 	if (!is_set && (rule->kind == YES || rule->kind == NO))
 		json_object_object_add(group, rule->field, json_object_new_boolean(rule->kind == YES));
@@ -156,7 +157,8 @@ static int32_t apply_limits(const struct place *at, struct json_object *containe
 		const char *key;
 		int64_t value;
 		const char *unit;
-	} limits[] = {{"cpu", base->cpu_millis, "m"}, {"memory", base->memory_bytes, ""},
+	} limits[] = {{"cpu", base->cpu_millis, "m"},
+		      {"memory", base->memory_bytes, ""},
 		      {"ephemeral-storage", base->disk_bytes, ""}};
 	struct json_object *resources = template_object(container, "resources");
 	struct json_object *group = resources ? template_object(resources, "limits") : NULL;
@@ -185,16 +187,19 @@ static int32_t check_ports(const struct place *at, struct json_object *container
 
 static int32_t check_volumes(const struct place *at, struct json_object *spec)
 {
-	static const char *const allowed[] = {"name", "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image",
-					      "persistentVolumeClaim", "projected", "secret"};
+	static const char *const allowed[] = {"name",	   "configMap", "csi",	 "downwardAPI",
+					      "emptyDir",  "ephemeral", "image", "persistentVolumeClaim",
+					      "projected", "secret"};
 	struct json_object *volumes = api_at(spec, "volumes");
 
-	for (size_t i = 0; json_object_is_type(volumes, json_type_array) && i < json_object_array_length(volumes); i++) {
+	for (size_t i = 0; json_object_is_type(volumes, json_type_array) && i < json_object_array_length(volumes);
+	     i++) {
 		struct json_object *volume = json_object_array_get_idx(volumes, i);
 
 		if (!json_object_is_type(volume, json_type_object))
 			return refuse(at, "volumes", "expected mappings");
-		json_object_object_foreach(volume, key, value) {
+		json_object_object_foreach(volume, key, value)
+		{
 			bool known = value == NULL;
 
 			for (size_t w = 0; !known && w < sizeof(allowed) / sizeof(allowed[0]); w++)
@@ -255,7 +260,9 @@ static void add_probe(struct json_object *container, unsigned port)
 	if (api_at(container, "readinessProbe"))
 		return;
 	snprintf(text, sizeof(text),
-		 "{\"httpGet\": {\"path\": \"/v1/health\", \"port\": %u}, \"periodSeconds\": 1, \"failureThreshold\": 10}", port);
+		 "{\"httpGet\": {\"path\": \"/v1/health\", \"port\": %u}, \"periodSeconds\": 1, \"failureThreshold\": "
+		 "10}",
+		 port);
 	json_object_object_add(container, "readinessProbe", json_tokener_parse(text));
 }
 
@@ -272,7 +279,8 @@ static int32_t apply_executor(const struct place *at, struct json_object *spec, 
 		template_set(container, "image", base->image);
 	}
 	entry = variable(container, "BERTH_POD_UID");
-	json_object_object_add(entry, "valueFrom", json_tokener_parse("{\"fieldRef\": {\"fieldPath\": \"metadata.uid\"}}"));
+	json_object_object_add(entry, "valueFrom",
+			       json_tokener_parse("{\"fieldRef\": {\"fieldPath\": \"metadata.uid\"}}"));
 	template_set(variable(container, "BERTH_EXECUTOR_KEYS"), "value", base->keys);
 	snprintf(text, sizeof(text), "[::]:%u", base->port);
 	template_set(variable(container, "BERTH_EXECUTOR_LISTEN"), "value", text);
@@ -288,14 +296,16 @@ static int32_t apply_containers(const struct place *at, struct json_object *spec
 	struct json_object *list = api_at(spec, key);
 	int32_t rc = BERTH_OK;
 
-	for (size_t i = 0; !rc && json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
+	for (size_t i = 0; !rc && json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
+	     i++) {
 		struct json_object *container = json_object_array_get_idx(list, i);
 		struct place there = *at;
 
 		if (!json_object_is_type(container, json_type_object) || !*api_text(container, "name"))
 			return refuse(at, key, "expected mappings with a name");
 		there.container = api_text(container, "name");
-		rc = apply_rules(&there, container, container_rules, sizeof(container_rules) / sizeof(container_rules[0]));
+		rc = apply_rules(&there, container, container_rules,
+				 sizeof(container_rules) / sizeof(container_rules[0]));
 		if (!rc)
 			rc = apply_capabilities(&there, container);
 		if (!rc)
@@ -356,14 +366,15 @@ int32_t template_merge(const char *name, struct json_object *tree, const struct 
 
 static struct json_object *built_in(const struct template_base *base)
 {
-	static const char install[] =
-		"[{\"name\": \"install\", \"image\": \"\", \"command\": [\"/berth-executor\", \"install\", \"/berth-bin\"],"
-		" \"volumeMounts\": [{\"name\": \"berth-bin\", \"mountPath\": \"/berth-bin\"}]}]";
+	static const char install[] = "[{\"name\": \"install\", \"image\": \"\", \"command\": [\"/berth-executor\", "
+				      "\"install\", \"/berth-bin\"],"
+				      " \"volumeMounts\": [{\"name\": \"berth-bin\", \"mountPath\": \"/berth-bin\"}]}]";
 	static const char pod[] =
 		"{\"metadata\": {}, \"spec\": {"
 		"\"volumes\": [{\"name\": \"berth-bin\", \"emptyDir\": {}}, {\"name\": \"berth\", \"emptyDir\": {}},"
 		" {\"name\": \"tmp\", \"emptyDir\": {}}],"
-		"\"containers\": [{\"name\": \"\", \"securityContext\": {\"readOnlyRootFilesystem\": true}, \"volumeMounts\": ["
+		"\"containers\": [{\"name\": \"\", \"securityContext\": {\"readOnlyRootFilesystem\": true}, "
+		"\"volumeMounts\": ["
 		"{\"name\": \"berth-bin\", \"mountPath\": \"/berth-bin\", \"readOnly\": true},"
 		"{\"name\": \"berth\", \"mountPath\": \"/berth\"}, {\"name\": \"tmp\", \"mountPath\": \"/tmp\"}]}]}}";
 	struct json_object *tree = json_tokener_parse(pod), *spec = api_at(tree, "spec"), *container, *context, *list;
@@ -394,7 +405,8 @@ static int32_t unwrap(const char *path, struct json_object **tree, struct kerr *
 	if (!strcmp(kind, "PodTemplate"))
 		inner = api_at(*tree, "template");
 	else if (*kind && strcmp(kind, "Pod"))
-		return kerr_set(err, BERTH_INVALID, "template", "%s: kind: expected Pod or PodTemplate, got %.60s", path, kind);
+		return kerr_set(err, BERTH_INVALID, "template", "%s: kind: expected Pod or PodTemplate, got %.60s",
+				path, kind);
 	bare = json_object_new_object();
 	json_object_object_add(bare, "metadata", json_object_get(api_at(inner, "metadata")));
 	json_object_object_add(bare, "spec", json_object_get(api_at(inner, "spec")));
@@ -427,7 +439,8 @@ int32_t template_load(const char *path, const struct template_base *base, struct
 
 static void set_limit(struct json_object *container, const char *key, uint64_t value, const char *unit)
 {
-	struct json_object *limits = api_at(container, "resources.limits"), *requests = api_at(container, "resources.requests");
+	struct json_object *limits = api_at(container, "resources.limits"),
+			   *requests = api_at(container, "resources.requests");
 	char text[32];
 
 	if (!value)
@@ -462,7 +475,8 @@ static int32_t set_env(struct json_object *container, const struct template_sess
 
 		if (!name || !text_is_utf8(pair->name) || !text_is_utf8(pair->value)) {
 			free(name);
-			return kerr_set(err, BERTH_INVALID, "env", "a session's environment in Kubernetes must be UTF-8");
+			return kerr_set(err, BERTH_INVALID, "env",
+					"a session's environment in Kubernetes must be UTF-8");
 		}
 		set_variable(container, name, pair->value);
 		free(name);

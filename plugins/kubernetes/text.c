@@ -117,15 +117,19 @@ bool str_is(struct berth_str text, const char *word)
 /* Length of the sequence at text, 0: none. */
 static size_t sequence(const unsigned char *text, size_t left)
 {
-	size_t len = *text < 0x80 ? 1 : *text >= 0xc2 && *text < 0xe0 ? 2 : (*text & 0xf0) == 0xe0 ? 3 : *text >= 0xf0 && *text < 0xf5 ? 4 : 0;
+	size_t len = *text < 0x80		     ? 1
+		     : *text >= 0xc2 && *text < 0xe0 ? 2
+		     : (*text & 0xf0) == 0xe0	     ? 3
+		     : *text >= 0xf0 && *text < 0xf5 ? 4
+						     : 0;
 
 	if (!len || len > left)
 		return 0;
 	for (size_t i = 1; i < len; i++)
 		if ((text[i] & 0xc0) != 0x80)
 			return 0;
-	if ((*text == 0xe0 && text[1] < 0xa0) || (*text == 0xed && text[1] > 0x9f) || (*text == 0xf0 && text[1] < 0x90) ||
-	    (*text == 0xf4 && text[1] > 0x8f))
+	if ((*text == 0xe0 && text[1] < 0xa0) || (*text == 0xed && text[1] > 0x9f) ||
+	    (*text == 0xf0 && text[1] < 0x90) || (*text == 0xf4 && text[1] > 0x8f))
 		return 0;
 	return len;
 }
@@ -167,7 +171,7 @@ void text_base32(const void *ptr, size_t len, char *ret, size_t cap)
 	unsigned held = 0;
 	size_t out = 0;
 
-	for (size_t i = 0; i < len || held; ) {
+	for (size_t i = 0; i < len || held;) {
 		if (held < 5 && i < len) {
 			bits = (bits << 8) | bytes[i++];
 			held += 8;
@@ -287,8 +291,18 @@ static const struct suffix {
 	const char *word;
 	double factor;
 } suffixes[] = {
-	{"", 1}, {"m", 1e-3}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}, {"Ki", 1024.0},
-	{"Mi", 1048576.0}, {"Gi", 1073741824.0}, {"Ti", 1099511627776.0}, {"Pi", 1125899906842624.0},
+	{"", 1},
+	{"m", 1e-3},
+	{"k", 1e3},
+	{"M", 1e6},
+	{"G", 1e9},
+	{"T", 1e12},
+	{"P", 1e15},
+	{"Ki", 1024.0},
+	{"Mi", 1048576.0},
+	{"Gi", 1073741824.0},
+	{"Ti", 1099511627776.0},
+	{"Pi", 1125899906842624.0},
 };
 
 bool text_quantity(const char *text, uint64_t *ret_milli)

@@ -32,7 +32,7 @@ struct buf {
 void buf_put(struct buf *buf, const void *ptr, size_t len);
 void buf_add(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buf_percent(struct buf *buf, const char *text); /* everything but unreserved bytes percent-encoded */
-void buf_wipe(struct buf *buf); /* frees, after overwriting */
+void buf_wipe(struct buf *buf);			     /* frees, after overwriting */
 
 struct berth_str str_of(const char *text); /* NULL is empty */
 bool str_is(struct berth_str text, const char *word);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Follows the deployment's pods, or claims, on a thread of its own: a list for the version to start at, then watches that continue at the
- * last version seen, bookmarks included; a version that the server has forgotten (410) means to list again. What it sees
- * wakes waiters and hints to the host. It must never be asked what exists. The lock is held for moments only.
+ * Follows the deployment's pods, or claims, on a thread of its own: a list for the version to start at, then watches
+ * that continue at the last version seen, bookmarks included; a version that the server has forgotten (410) means to
+ * list again. What it sees wakes waiters and hints to the host. It must never be asked what exists. The lock is held
+ * for moments only.
  */
 #include "watch.h"
 
@@ -104,7 +105,8 @@ static int32_t list_once(struct watch *watch, struct kerr *err)
 	if (!rc)
 		rc = api_send(watch->k, NULL, &with_path, &answer, err);
 	if (!rc)
-		snprintf(watch->version, sizeof(watch->version), "%s", api_text(answer.body, "metadata.resourceVersion"));
+		snprintf(watch->version, sizeof(watch->version), "%s",
+			 api_text(answer.body, "metadata.resourceVersion"));
 	api_drop(&answer);
 	buf_wipe(&url);
 	/* What happened in between nobody has seen. */
@@ -120,7 +122,8 @@ static int32_t follow_once(struct watch *watch, struct kerr *err)
 	struct buf url = {.max = 4096};
 	int32_t rc;
 
-	buf_add(&url, "%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=", watch->collection, WATCH_SECONDS);
+	buf_add(&url, "%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%d&resourceVersion=", watch->collection,
+		WATCH_SECONDS);
 	buf_percent(&url, watch->version);
 	buf_put(&url, "&", 1);
 	rc = backend_select(watch->k, "", "", &url, err);
@@ -202,8 +205,8 @@ int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err)
 	if (!watch)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	watch->k = k;
-	snprintf(watch->collection, sizeof(watch->collection),
-		 k->claims ? CLAIMS_PATH : "/api/v1/namespaces/%s/pods", k->ns);
+	snprintf(watch->collection, sizeof(watch->collection), k->claims ? CLAIMS_PATH : "/api/v1/namespaces/%s/pods",
+		 k->ns);
 	pthread_mutex_init(&watch->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -266,7 +269,8 @@ void watch_unlisten(struct watch *watch, struct watch_waiter *waiter)
 
 int32_t watch_wait(struct watch_waiter *waiter, struct berth_call *call, int64_t until_ns, struct kerr *err)
 {
-	struct pollfd fds[2] = {{.fd = kube_host->cancel_fd(call), .events = POLLIN}, {.fd = waiter->fd, .events = POLLIN}};
+	struct pollfd fds[2] = {{.fd = kube_host->cancel_fd(call), .events = POLLIN},
+				{.fd = waiter->fd, .events = POLLIN}};
 	int64_t deadline_ns = kube_deadline_ns(call);
 	eventfd_t news;
 

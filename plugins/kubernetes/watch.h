@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One thread per instance that follows the deployment's pods. It wakes those who wait for one of them and tells the host
- * that something changed; it never answers what exists.
+ * One thread per instance that follows the deployment's pods. It wakes those who wait for one of them and tells the
+ * host that something changed; it never answers what exists.
  */
 #ifndef KUBERNETES_WATCH_H
 #define KUBERNETES_WATCH_H

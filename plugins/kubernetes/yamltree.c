@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * YAML as JSON, by libyaml's documents. Plain scalars follow the core schema (null, booleans, numbers); quoted ones are
- * texts. Refuses what a tree cannot say: a key that is no scalar, a key twice, an alias that makes a tree too deep or too
- * large. Any thread; keeps nothing.
+ * texts. Refuses what a tree cannot say: a key that is no scalar, a key twice, an alias that makes a tree too deep or
+ * too large. Any thread; keeps nothing.
  */
 #include "yamltree.h"
 
@@ -218,7 +218,9 @@ int32_t yamltree_slurp(const char *path, char **ret_text, size_t *ret_len, struc
 
 	if (fd < 0)
 		return kerr_set(err, BERTH_INVALID, "file", "%s: cannot be opened: %s", path,
-				errno == ENOENT ? "no such file" : errno == EACCES ? "permission denied" : "error");
+				errno == ENOENT	  ? "no such file"
+				: errno == EACCES ? "permission denied"
+						  : "error");
 	rc = read_all(path, fd, ret_text, ret_len, err);
 	close(fd);
 	return rc;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML as JSON: kubeconfig files and templates are read into the trees that the rest of the plugin works with. Any thread. */
+/* YAML as JSON: kubeconfig files and templates are read into the trees that the rest of the plugin works with. Any
+ * thread. */
 #ifndef KUBERNETES_YAMLTREE_H
 #define KUBERNETES_YAMLTREE_H
 

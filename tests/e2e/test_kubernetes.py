@@ -234,6 +234,31 @@ def test_a_token_that_is_rotated(make, kube):
 
 
 @clustered
+def test_a_program_that_prints_the_credential(make, kube):
+    """Only where it is switched on; asked again when what it printed is refused."""
+    program = kube.dir / "login"
+    program.write_text('#!/bin/sh\necho run >> "$0.runs"\n[ "$WHO" = berth ] && [ -n "$KUBERNETES_EXEC_INFO" ] || exit 1\n'
+                       'echo "{\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"$(cat "$0.token")\\"}}"\n')
+    program.chmod(0o700)
+    token = program.with_name("login.token")
+    token.write_text("printed")
+    kube.call(lambda: setattr(kube.api, "tokens", {"printed"}))
+    config = kube.kubeconfig(exec=f"{{apiVersion: client.authentication.k8s.io/v1, command: {program}, "
+                                  "env: [{name: WHO, value: berth}]}")
+    b = make(kubeconfig=config)
+    b.start(expect_exit=1)
+    check("exec_plugins" in b.log(), "it says which option")
+    b = make(kubeconfig=config, exec_plugins="true").start()
+    equal(b.sh("a", "echo 1"), b"1\n")
+    runs = program.with_name("login.runs")
+    equal(runs.read_text().count("run"), 1, "runs: what it printed is kept")
+    token.write_text("another")
+    kube.call(lambda: setattr(kube.api, "tokens", {"another"}))
+    equal(b.sh("b", "echo 2"), b"2\n")
+    check("printed" not in b.log() and "another" not in b.log(), "no token is logged")
+
+
+@clustered
 def test_a_page_that_expired_and_a_forgotten_version(make, kube):
     b = make().start()
     b.sh("t", "true")

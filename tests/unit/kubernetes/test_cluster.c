@@ -75,8 +75,10 @@ static void test_forms(void **state)
 	struct cluster c;
 
 	(void)state;
-	loads(HEAD CONTEXT CLUSTER "    certificate-authority-data: Q0E=\n    tls-server-name: other\n    proxy-url: http://p:1\n" USER
-	      "    token: secret\n", &c);
+	loads(HEAD CONTEXT CLUSTER
+	      "    certificate-authority-data: Q0E=\n    tls-server-name: other\n    proxy-url: http://p:1\n" USER
+	      "    token: secret\n",
+	      &c);
 	assert_string_equal(c.server, "https://k8s.example:6443");
 	assert_string_equal(c.ns, "sandboxes");
 	assert_string_equal(c.ca.text, "CA");
@@ -85,7 +87,9 @@ static void test_forms(void **state)
 	assert_string_equal(c.token.text, "secret");
 	cluster_fini(&c);
 	loads(HEAD CONTEXT CLUSTER "    insecure-skip-tls-verify: true\n" USER
-	      "    client-certificate-data: Q0VSVA==\n    client-key: keys/k\n    tokenFile: /abs/token\n    token: old\n", &c);
+				   "    client-certificate-data: Q0VSVA==\n    client-key: keys/k\n    tokenFile: "
+				   "/abs/token\n    token: old\n",
+	      &c);
 	assert_true(c.insecure);
 	assert_string_equal(c.cert.text, "CERT");
 	assert_true(c.key.path && !strncmp(c.key.path, dir, strlen(dir)) && strstr(c.key.path, "/keys/k"));
@@ -94,7 +98,8 @@ static void test_forms(void **state)
 	cluster_fini(&c);
 	/* JSON is YAML. */
 	loads("{\"current-context\": \"one\", \"contexts\": [{\"name\": \"one\", \"context\": {\"cluster\": \"c\"}}],"
-	      " \"clusters\": [{\"name\": \"c\", \"cluster\": {\"server\": \"http://127.0.0.1:1\"}}]}", &c);
+	      " \"clusters\": [{\"name\": \"c\", \"cluster\": {\"server\": \"http://127.0.0.1:1\"}}]}",
+	      &c);
 	assert_string_equal(c.server, "http://127.0.0.1:1");
 	cluster_fini(&c);
 }
@@ -104,8 +109,10 @@ static void test_exec(void **state)
 	struct cluster c;
 
 	(void)state;
-	loads(HEAD CONTEXT CLUSTER USER "    exec:\n      apiVersion: client.authentication.k8s.io/v1beta1\n      command: aws\n"
-	      "      args: [eks, get-token]\n      env:\n      - {name: A, value: b}\n      provideClusterInfo: true\n", &c);
+	loads(HEAD CONTEXT CLUSTER USER
+	      "    exec:\n      apiVersion: client.authentication.k8s.io/v1beta1\n      command: aws\n"
+	      "      args: [eks, get-token]\n      env:\n      - {name: A, value: b}\n      provideClusterInfo: true\n",
+	      &c);
 	assert_non_null(c.exec);
 	assert_string_equal(c.exec->argv[0], "aws");
 	assert_string_equal(c.exec->argv[2], "get-token");
@@ -131,9 +138,11 @@ static void test_refusals(void **state)
 	refused(HEAD CONTEXT CLUSTER USER "    as: somebody\n", "as");
 	refused(HEAD CONTEXT CLUSTER USER "    client-certificate-data: Q0E=\n", "go together");
 	refused(HEAD CONTEXT CLUSTER "    certificate-authority-data: '!'\n" USER "    token: t\n", "base64");
-	refused(HEAD CONTEXT CLUSTER "    certificate-authority-data: Q0E=\n    insecure-skip-tls-verify: true\n" USER "    token: t\n",
+	refused(HEAD CONTEXT CLUSTER "    certificate-authority-data: Q0E=\n    insecure-skip-tls-verify: true\n" USER
+				     "    token: t\n",
 		"exclude");
-	refused(HEAD CONTEXT CLUSTER USER "    exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}\n", "exec");
+	refused(HEAD CONTEXT CLUSTER USER "    exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}\n",
+		"exec");
 	refused(HEAD CONTEXT CLUSTER USER "    token: [1]\n", "expected a text");
 }
 
@@ -188,11 +197,8 @@ static void test_in_a_pod(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_forms),
-		cmocka_unit_test(test_exec),
-		cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_two_files),
-		cmocka_unit_test(test_in_a_pod),
+		cmocka_unit_test(test_forms),	  cmocka_unit_test(test_exec),	   cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_two_files), cmocka_unit_test(test_in_a_pod),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, drop_dir);

@@ -39,8 +39,8 @@ static void test_labels(void **state)
 
 static void test_names_differ(void **state)
 {
-	static const char *const ids[][3] = {{"d", "w", "t"}, {"d", "w", "T"}, {"d", "wt", ""}, {"d", "", "wt"}, {"dw", "", "t"},
-					     {"d", "t", "w"}, {"", "dw", "t"}};
+	static const char *const ids[][3] = {{"d", "w", "t"}, {"d", "w", "T"}, {"d", "wt", ""}, {"d", "", "wt"},
+					     {"dw", "", "t"}, {"d", "t", "w"}, {"", "dw", "t"}};
 	char names[8][NAME_MAX_LEN + 1];
 
 	(void)state;
@@ -58,7 +58,8 @@ static void test_names_differ(void **state)
 
 static void test_refs(void **state)
 {
-	static const char *const bad[] = {"", "a", "a/b", "a/b/", "/b/c", "a//c", "a/b/c/d", "A/b/c", "a/b_/c", "a/../c"};
+	static const char *const bad[] = {"",	  "a",	     "a/b",   "a/b/",	"/b/c",
+					  "a//c", "a/b/c/d", "A/b/c", "a/b_/c", "a/../c"};
 	char text[BERTH_REF_MAX + 1], longest[200];
 	struct ref ref;
 
@@ -76,8 +77,13 @@ static void test_refs(void **state)
 
 static void test_a_session_comes_back(void **state)
 {
-	struct session made = {.pod = "p", .uid = "u", .ip = "10.0.0.1", .instance = "0123456789abcdef0123456789abcdef",
-			       .workspace = "w", .task = "t"}, found;
+	struct session made = {.pod = "p",
+			       .uid = "u",
+			       .ip = "10.0.0.1",
+			       .instance = "0123456789abcdef0123456789abcdef",
+			       .workspace = "w",
+			       .task = "t"},
+		       found;
 	char text[1024];
 	struct berth_session from = {.struct_size = sizeof(from), .ref = str_of("ns/name/uid")};
 
@@ -107,7 +113,8 @@ static void test_texts(void **state)
 	assert_true(text_quantity("1.5Gi", &milli) && milli == UINT64_C(1610612736000));
 	assert_true(text_quantity("250m", &milli) && milli == 250);
 	assert_true(text_quantity("1e3", &milli) && milli == 1000000);
-	assert_false(text_quantity("", &milli) || text_quantity("-1", &milli) || text_quantity("1X", &milli) || text_quantity("1e30", &milli));
+	assert_false(text_quantity("", &milli) || text_quantity("-1", &milli) || text_quantity("1X", &milli) ||
+		     text_quantity("1e30", &milli));
 	assert_int_equal(text_time_ms("2026-01-02T03:04:05.5Z"), INT64_C(1767323045500));
 	assert_int_equal(text_time_ms("2026-01-02"), 0);
 	assert_int_equal(text_time_ms(NULL), 0);
@@ -120,16 +127,15 @@ static void test_texts(void **state)
 	assert_null(text_base64("a", &len));
 	text_base32("fooba", 5, text, sizeof(text));
 	assert_string_equal(text, "mzxw6ytb");
-	assert_true(text_is_utf8(str_of("\xc3\xa9")) && !text_is_utf8(str_of("\xc3")) && !text_is_utf8(str_of("\xed\xa0\x80")));
+	assert_true(text_is_utf8(str_of("\xc3\xa9")) && !text_is_utf8(str_of("\xc3")) &&
+		    !text_is_utf8(str_of("\xed\xa0\x80")));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_names_differ),
-		cmocka_unit_test(test_refs),
-		cmocka_unit_test(test_a_session_comes_back),
+		cmocka_unit_test(test_labels), cmocka_unit_test(test_names_differ),
+		cmocka_unit_test(test_refs),   cmocka_unit_test(test_a_session_comes_back),
 		cmocka_unit_test(test_texts),
 	};
 

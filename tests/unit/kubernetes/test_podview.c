@@ -5,12 +5,23 @@
 #include "podview.h"
 
 #define SCHEDULED "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"}]"
-#define WAITING(word) "\"phase\":\"Pending\"," SCHEDULED ",\"containerStatuses\":[{\"name\":\"executor\",\"state\":{\"waiting\":{\"reason\":\"" word "\"}}}]"
-#define ENDED(word, phase) "\"phase\":\"" phase "\"," SCHEDULED ",\"containerStatuses\":[{\"name\":\"executor\",\"state\":{\"terminated\":{\"reason\":\"" word "\",\"exitCode\":1}}}]"
+#define WAITING(word)                                                                                                  \
+	"\"phase\":\"Pending\"," SCHEDULED                                                                             \
+	",\"containerStatuses\":[{\"name\":\"executor\",\"state\":{\"waiting\":{\"reason\":\"" word "\"}}}]"
+#define ENDED(word, phase)                                                                                             \
+	"\"phase\":\"" phase "\"," SCHEDULED                                                                           \
+	",\"containerStatuses\":[{\"name\":\"executor\",\"state\":{\"terminated\":{\"reason\":\"" word                 \
+	"\",\"exitCode\":1}}}]"
 #define FAILED(word) "\"phase\":\"Failed\",\"reason\":\"" word "\",\"message\":\"because\""
-#define UNBOUND(word) "\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":\"" word "\",\"message\":\"because\"}]"
-#define DISRUPTED(word) "\"phase\":\"Failed\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"DisruptionTarget\",\"status\":\"True\",\"reason\":\"" word "\"}]"
-#define READY "\"phase\":\"Running\",\"podIP\":\"10.0.0.1\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\",\"status\":\"True\"}]"
+#define UNBOUND(word)                                                                                                  \
+	"\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\",\"reason\":\"" word     \
+	"\",\"message\":\"because\"}]"
+#define DISRUPTED(word)                                                                                                \
+	"\"phase\":\"Failed\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":"              \
+	"\"DisruptionTarget\",\"status\":\"True\",\"reason\":\"" word "\"}]"
+#define READY                                                                                                          \
+	"\"phase\":\"Running\",\"podIP\":\"10.0.0.1\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"}" \
+	",{\"type\":\"Ready\",\"status\":\"True\"}]"
 
 static const struct row {
 	const char *status;
@@ -21,7 +32,8 @@ static const struct row {
 	{READY, BERTH_OK, "", BERTH_PHASE_READY, 0},
 	{"\"phase\":\"Pending\"", BERTH_OK, "", BERTH_PHASE_QUEUED, 0},
 	{"\"phase\":\"Running\",\"podIP\":\"10.0.0.1\"," SCHEDULED, BERTH_OK, "", BERTH_PHASE_STARTING, 0},
-	{"\"phase\":\"Running\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\",\"status\":\"True\"}]",
+	{"\"phase\":\"Running\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\","
+	 "\"status\":\"True\"}]",
 	 BERTH_OK, "", BERTH_PHASE_STARTING, 0}, /* no address */
 	{WAITING("ContainerCreating"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
 	{WAITING("PodInitializing"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
@@ -70,9 +82,12 @@ static struct json_object *pod_with(const char *metadata, const char *status)
 	struct json_object *pod;
 
 	snprintf(text, sizeof(text),
-		 "{\"metadata\":{\"name\":\"n\",\"uid\":\"u\",\"creationTimestamp\":\"2026-01-02T03:04:05Z\"%s},\"spec\":{"
-		 "\"activeDeadlineSeconds\":60,\"containers\":[{\"name\":\"executor\",\"resources\":{\"limits\":{\"cpu\":\"1500m\","
-		 "\"memory\":\"1Gi\",\"ephemeral-storage\":\"2G\"}}}]},\"status\":{%s}}", metadata, status);
+		 "{\"metadata\":{\"name\":\"n\",\"uid\":\"u\",\"creationTimestamp\":\"2026-01-02T03:04:05Z\"%s},"
+		 "\"spec\":{"
+		 "\"activeDeadlineSeconds\":60,\"containers\":[{\"name\":\"executor\",\"resources\":{\"limits\":{"
+		 "\"cpu\":\"1500m\","
+		 "\"memory\":\"1Gi\",\"ephemeral-storage\":\"2G\"}}}]},\"status\":{%s}}",
+		 metadata, status);
 	pod = json_tokener_parse(text);
 	assert_non_null(pod);
 	return pod;
@@ -88,8 +103,8 @@ static void test_every_row(void **state)
 		podview_of(pod, "executor", &view);
 		if (view.verdict.code != rows[i].code || strcmp(view.verdict.reason, rows[i].reason) ||
 		    view.verdict.phase != rows[i].phase || view.verdict.flags != rows[i].flags)
-			fail_msg("row %zu (%s): code %d, reason %s, phase %u, flags %u", i, rows[i].status, view.verdict.code,
-				 view.verdict.reason, view.verdict.phase, view.verdict.flags);
+			fail_msg("row %zu (%s): code %d, reason %s, phase %u, flags %u", i, rows[i].status,
+				 view.verdict.code, view.verdict.reason, view.verdict.phase, view.verdict.flags);
 		json_object_put(pod);
 	}
 }
@@ -113,8 +128,9 @@ static void test_a_pod_that_is_going_is_dead(void **state)
 
 static void test_an_init_container_that_is_done_is_no_end(void **state)
 {
-	struct json_object *pod = pod_with("", "\"phase\":\"Pending\"," SCHEDULED ",\"initContainerStatuses\":[{\"name\":\"install\","
-						"\"state\":{\"terminated\":{\"reason\":\"Completed\",\"exitCode\":0}}}]");
+	struct json_object *pod =
+		pod_with("", "\"phase\":\"Pending\"," SCHEDULED ",\"initContainerStatuses\":[{\"name\":\"install\","
+			     "\"state\":{\"terminated\":{\"reason\":\"Completed\",\"exitCode\":0}}}]");
 	struct podview view;
 
 	(void)state;
@@ -146,8 +162,9 @@ static void test_numbers(void **state)
 
 static void test_nonsense_is_survived(void **state)
 {
-	static const char *const texts[] = {"{}", "[]", "null", "{\"metadata\":[],\"status\":{\"conditions\":{},\"containerStatuses\":[1,null]}}",
-					    "{\"status\":{\"conditions\":[null,3,{\"type\":7}]},\"spec\":{\"containers\":[null]}}"};
+	static const char *const texts[] = {
+		"{}", "[]", "null", "{\"metadata\":[],\"status\":{\"conditions\":{},\"containerStatuses\":[1,null]}}",
+		"{\"status\":{\"conditions\":[null,3,{\"type\":7}]},\"spec\":{\"containers\":[null]}}"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {

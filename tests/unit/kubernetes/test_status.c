@@ -14,12 +14,15 @@ static const struct row {
 	{400, "BadRequest", "", false, BERTH_INVALID, "bad_request"},
 	{401, "Unauthorized", "Unauthorized", true, BERTH_UNAUTHENTICATED, "unauthorized"},
 	{403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: q, requested: pods=1", true, BERTH_QUOTA, "quota"},
-	{403, "Forbidden", "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": a", true, BERTH_INVALID, "pod_security"},
+	{403, "Forbidden", "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": a", true,
+	 BERTH_INVALID, "pod_security"},
 	{403, "Forbidden", "pod rejected: RuntimeClass \"kata\" not found", true, BERTH_INVALID, "runtime_class"},
-	{403, "Forbidden", "unable to create new content in namespace a because it is being terminated", true, BERTH_UNAVAILABLE,
-	 "namespace_terminating"},
-	{403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi", true, BERTH_INVALID, "limit_range"},
-	{403, "Forbidden", "pods is forbidden: User \"u\" cannot list resource \"pods\"", false, BERTH_FORBIDDEN, "forbidden"},
+	{403, "Forbidden", "unable to create new content in namespace a because it is being terminated", true,
+	 BERTH_UNAVAILABLE, "namespace_terminating"},
+	{403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi", true, BERTH_INVALID,
+	 "limit_range"},
+	{403, "Forbidden", "pods is forbidden: User \"u\" cannot list resource \"pods\"", false, BERTH_FORBIDDEN,
+	 "forbidden"},
 	{404, "NotFound", "pods \"x\" not found", false, BERTH_NOT_FOUND, "not_found"},
 	{405, "MethodNotAllowed", "", false, BERTH_INVALID, "bad_request"},
 	{409, "AlreadyExists", "pods \"x\" already exists", true, BERTH_CONFLICT, "exists"},
@@ -61,7 +64,8 @@ static void test_every_row(void **state)
 /* A proxy in front answers for itself: the status is all there is. */
 static void test_what_is_no_status(void **state)
 {
-	struct json_object *other = json_tokener_parse("{\"kind\":\"Pod\",\"reason\":\"exceeded quota\",\"message\":\"exceeded quota\"}");
+	struct json_object *other =
+		json_tokener_parse("{\"kind\":\"Pod\",\"reason\":\"exceeded quota\",\"message\":\"exceeded quota\"}");
 	struct kerr err;
 
 	(void)state;

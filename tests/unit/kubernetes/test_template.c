@@ -7,8 +7,16 @@
 #include "yamltree.h"
 
 static const struct template_base base = {
-	.container = "executor", .image = "", .executor_image = "", .runtime_class = "", .keys = "k1:AAAA", .root = "/berth/workspace",
-	.port = 8080, .cpu_millis = 500, .memory_bytes = 1073741824, .disk_bytes = 2147483648,
+	.container = "executor",
+	.image = "",
+	.executor_image = "",
+	.runtime_class = "",
+	.keys = "k1:AAAA",
+	.root = "/berth/workspace",
+	.port = 8080,
+	.cpu_millis = 500,
+	.memory_bytes = 1073741824,
+	.disk_bytes = 2147483648,
 };
 
 static struct json_object *tree_of(const char *text)
@@ -25,7 +33,8 @@ static struct json_object *tree_of(const char *text)
 
 static void test_what_is_filled_in(void **state)
 {
-	struct json_object *tree = tree_of(POD "  - name: side\n    image: s\n    resources: {limits: {cpu: 100m}}\n"), *spec, *one;
+	struct json_object *tree = tree_of(POD "  - name: side\n    image: s\n    resources: {limits: {cpu: 100m}}\n"),
+			   *spec, *one;
 	struct kerr err;
 
 	(void)state;
@@ -42,7 +51,9 @@ static void test_what_is_filled_in(void **state)
 		one = json_object_array_get_idx(api_at(spec, "containers"), i);
 		assert_non_null(api_at(one, "securityContext.allowPrivilegeEscalation"));
 		assert_false(json_object_get_boolean(api_at(one, "securityContext.allowPrivilegeEscalation")));
-		assert_string_equal(json_object_get_string(json_object_array_get_idx(api_at(one, "securityContext.capabilities.drop"), 0)), "ALL");
+		assert_string_equal(json_object_get_string(json_object_array_get_idx(
+					    api_at(one, "securityContext.capabilities.drop"), 0)),
+				    "ALL");
 		assert_string_equal(api_text(one, "resources.limits.memory"), "1073741824");
 		assert_string_equal(api_text(one, "resources.limits.cpu"), i ? "100m" : "500m");
 	}
@@ -103,9 +114,12 @@ static const char *env_of(struct json_object *pod, const char *name)
 
 static void test_one_pod(void **state)
 {
-	struct json_object *tree = tree_of("metadata:\n  labels: {team: a}\n" POD "    env: [{name: BERTH_EXECUTOR_KEYS, value: forged}]\n"), *pod;
+	struct json_object *tree = tree_of("metadata:\n  labels: {team: a}\n" POD
+					   "    env: [{name: BERTH_EXECUTOR_KEYS, value: forged}]\n"),
+			   *pod;
 	const struct berth_pair env[] = {{str_of("A"), str_of("$(B) $$ $")}, {str_of("B"), str_of("\xc3\xa9")}};
-	const struct template_session session = {.name = "n", .image = "other", .cpu_millis = 250, .seconds = 60, .env = env, .env_count = 2};
+	const struct template_session session = {
+		.name = "n", .image = "other", .cpu_millis = 250, .seconds = 60, .env = env, .env_count = 2};
 	struct template_session bad = session;
 	const struct berth_pair raw = {str_of("A"), str_of("\xff")};
 	struct kerr err;
@@ -119,7 +133,8 @@ static void test_one_pod(void **state)
 	assert_string_equal(env_of(pod, "A"), "$$(B) $$$ $");
 	assert_string_equal(env_of(pod, "BERTH_EXECUTOR_KEYS"), "k1:AAAA");
 	assert_string_equal(api_text(json_object_array_get_idx(api_at(pod, "spec.containers"), 0), "image"), "other");
-	assert_string_equal(api_text(json_object_array_get_idx(api_at(pod, "spec.containers"), 0), "resources.limits.cpu"), "250m");
+	assert_string_equal(
+		api_text(json_object_array_get_idx(api_at(pod, "spec.containers"), 0), "resources.limits.cpu"), "250m");
 	/* The template itself stays as it was. */
 	assert_null(api_at(tree, "metadata.name"));
 	assert_null(env_of(tree, "A"));
@@ -156,7 +171,8 @@ static void test_the_packaged_one(void **state)
 	struct kerr err = {0};
 
 	(void)state;
-	assert_int_equal(yamltree_read(BERTH_TEST_SOURCE_DIR "/packaging/kubernetes/30-config.yaml", &map, &err), BERTH_OK);
+	assert_int_equal(yamltree_read(BERTH_TEST_SOURCE_DIR "/packaging/kubernetes/30-config.yaml", &map, &err),
+			 BERTH_OK);
 	text = api_member(map, "data", "template.yaml");
 	assert_int_equal(yamltree_parse("template.yaml", text, strlen(text), &tree, &err), BERTH_OK);
 	if (template_merge("template.yaml", tree, &base, &err))
@@ -169,10 +185,8 @@ static void test_the_packaged_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_what_is_filled_in),
-		cmocka_unit_test(test_what_is_refused),
-		cmocka_unit_test(test_one_pod),
-		cmocka_unit_test(test_the_built_in_one),
+		cmocka_unit_test(test_what_is_filled_in), cmocka_unit_test(test_what_is_refused),
+		cmocka_unit_test(test_one_pod),		  cmocka_unit_test(test_the_built_in_one),
 		cmocka_unit_test(test_the_packaged_one),
 	};
 
