@@ -178,7 +178,7 @@ void filework_end(struct req *req, struct filework *work, int code)
 	/* No process is started by a file operation, so quiescence is certain; unless a change may still come, from a
 	 * call that was given up. */
 	struct session_end end = {
-		.proven = !work->unproven || strcmp(req->method, "GET") == 0,
+		.proven = !work->unproven || strcmp(req->route->method, "GET") == 0,
 		.lost = code == ERR_SESSION_GONE && !session_hold_lost(work->hold, &lost),
 	};
 

@@ -103,6 +103,10 @@ static const struct {
 	{"X-Agentarea-Workspace-ID", offsetof(struct head, workspace)},
 	{"X-Agentarea-Task-ID", offsetof(struct head, task)},
 	{"Last-Event-ID", offsetof(struct head, last_event_id)},
+	{"Content-Type", offsetof(struct head, content_type)},
+	{"Content-Encoding", offsetof(struct head, content_encoding)},
+	{"Content-Range", offsetof(struct head, content_range)},
+	{"If-Range", offsetof(struct head, if_range)},
 };
 
 /* Several lines mean one list. */
@@ -123,6 +127,10 @@ static void take_known(struct head *head, struct arena *arena, const char *name,
 		head->authorization = value;
 	else if (strcasecmp(name, "traceparent") == 0 && !head->traceparent)
 		head->traceparent = value;
+	else if (strcasecmp(name, "If-Match") == 0 && !head->if_match)
+		head->if_match = value;
+	else if (strcasecmp(name, "If-None-Match") == 0 && !head->if_none_match)
+		head->if_none_match = value;
 	else if (strcasecmp(name, "X-Forwarded-For") == 0)
 		take_forwarded(head, arena, value);
 	for (size_t i = 0; i < sizeof(once) / sizeof(once[0]); i++) {
@@ -168,7 +176,67 @@ int head_finish(struct head *head, const char *version, struct err *err)
 		head_fault(head, "Host is missing");
 	if (head->chunked && strcmp(version, "HTTP/1.1") != 0)
 		head_fault(head, "Transfer-Encoding needs HTTP/1.1");
-	if (head->expect && strcasecmp(head->expect, "100-continue") != 0)
-		head_fault(head, "Expect must be 100-continue");
 	return head->fault ? err_set(err, head->fault, "%s", head->why) : 0;
+}
+
+/* ---- what cannot be done ---- */
+
+/* Types that clients send JSON under; curl's and fetch's defaults are among them. */
+static const char *const json_types[] = {"application/json", "application/x-www-form-urlencoded", "text/plain",
+					 "application/octet-stream"};
+
+static bool may_be_json(const char *type, size_t len)
+{
+	for (size_t i = 0; i < sizeof(json_types) / sizeof(json_types[0]); i++) {
+		if (strlen(json_types[i]) == len && strncasecmp(type, json_types[i], len) == 0)
+			return true;
+	}
+	return len > 5 && strncasecmp(type, "application/", 12) == 0 && strncasecmp(type + len - 5, "+json", 5) == 0;
+}
+
+static bool is_utf8(const char *parameters)
+{
+	const char *charset = strcasestr(parameters, "charset=");
+
+	if (!charset)
+		return true;
+	charset += strlen("charset=");
+	charset += *charset == '"';
+	return strncasecmp(charset, "utf-8", 5) == 0 || strncasecmp(charset, "us-ascii", 8) == 0;
+}
+
+static int check_media(const struct head *head, bool json, struct err *err)
+{
+	const char *type = head->content_type;
+	size_t len = type ? strcspn(type, "; \t") : 0;
+
+	if (head->content_encoding && strcasecmp(head->content_encoding, "identity") != 0)
+		return err_set(err, ERR_MEDIA_TYPE, "Content-Encoding %.32s is not taken", head->content_encoding);
+	if (json && type && (!may_be_json(type, len) || !is_utf8(type + len)))
+		return err_set(err, ERR_MEDIA_TYPE, "Content-Type %.64s is not JSON in UTF-8", type);
+	return 0;
+}
+
+/* Nothing here has a validator, so that none can match; and whether something is there is not known beforehand. */
+static int check_conditions(const struct head *head, bool reads, struct err *err)
+{
+	if (head->if_match && (!reads || strcmp(head->if_match, "*") != 0))
+		return err_set(err, ERR_PRECONDITION, "If-Match cannot hold: nothing here has an entity tag");
+	if (!reads && head->if_none_match && strcmp(head->if_none_match, "*") == 0)
+		return err_set(err, ERR_PRECONDITION, "If-None-Match: * cannot be promised");
+	return 0;
+}
+
+int head_check(const struct head *head, const char *method, const char *version, bool json, struct err *err)
+{
+	bool reads = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+	int r;
+
+	/* To HTTP/1.0 the header means nothing. */
+	if (head->expect && strcmp(version, "HTTP/1.0") != 0 && strcasecmp(head->expect, "100-continue") != 0)
+		return err_set(err, ERR_EXPECTATION, "Expect must be 100-continue");
+	if (head->content_range)
+		return err_set(err, ERR_INVALID_REQUEST, "Content-Range: a part of a file cannot be written");
+	r = check_media(head, json && head_has_body(head), err);
+	return r == 0 ? check_conditions(head, reads, err) : r;
 }

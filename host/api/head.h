@@ -18,6 +18,8 @@ struct head {
 	const char *host, *authorization, *request_id, *idempotency_key, *range, *expect;
 	const char *workspace, *task; /* X-Agentarea-Workspace-ID, X-Agentarea-Task-ID */
 	const char *traceparent, *last_event_id;
+	const char *content_type, *content_encoding, *content_range;
+	const char *if_range, *if_match, *if_none_match;
 	const char *forwarded_for; /* all of them, joined */
 	int64_t length; /* Content-Length; -1 = none */
 	bool chunked;
@@ -36,6 +38,8 @@ void head_add(struct head *head, struct arena *arena, const char *name, size_t n
 	      size_t value_len);
 /* After the last header: 0, or the fault. */
 int head_finish(struct head *head, const char *version, struct err *err);
+/* What the request asks for that no route here can do; not a fault of its framing. `json`: its body is to be JSON. */
+int head_check(const struct head *head, const char *method, const char *version, bool json, struct err *err);
 static inline bool head_has_body(const struct head *head)
 {
 	return head->chunked || head->length > 0;

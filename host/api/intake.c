@@ -26,6 +26,7 @@ void *intake_target(void *cls, const char *uri, struct MHD_Connection *conn)
 	if (!req)
 		return NULL;
 	req->conn = owner;
+	req->target_begin = uri;
 	req->target_end = uri + strlen(uri);
 	stream_guard(&req->stream, &owner->guard);
 	stream_bind(&req->stream, conn, NULL, false);
@@ -43,6 +44,17 @@ static bool id_is_good(const char *id)
 	return len >= 1 && len <= REQ_ID_MAX && strspn(id, set) == len;
 }
 
+/* Between a name and its value stand the colon, now a NUL, and white space. libmicrohttpd puts the value of a folded line
+ * elsewhere, its parts joined without the space that another reader sees between them: "chun" and "ked" become one. */
+static bool is_of_one_line(const char *name, size_t name_len, const char *value)
+{
+	const char *c = name + name_len;
+
+	while (c < value && (*c == '\0' || *c == ' ' || *c == '\t'))
+		c++;
+	return c == value;
+}
+
 static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_len,
 				  const char *value, size_t value_len)
 {
@@ -54,11 +66,14 @@ static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind, const char
 	 * behind it. */
 	if (value && value[value_len + 1] != '\0')
 		head_fault(&req->head, "a header holds a NUL or does not end with CRLF");
+	if (value && !is_of_one_line(name, name_len, value))
+		head_fault(&req->head, "a header is folded over several lines");
 	head_add(&req->head, req->arena, name, name_len, value, value_len);
 	return MHD_YES;
 }
 
-static int read_head(struct req *req, struct MHD_Connection *conn, const char *version, struct err *err)
+static int read_head(struct req *req, struct MHD_Connection *conn, const char *method, const char *version,
+		     struct err *err)
 {
 	MHD_get_connection_values_n(conn, MHD_HEADER_KIND, add_header, req);
 	if (id_is_good(req->head.request_id))
@@ -68,8 +83,9 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *v
 	req->client = forwarded_client(req->arena, &req->server->config.proxies, req->conn->peer, req->head.forwarded_for);
 	trace_make(req->head.traceparent, req->trace);
 	log_set_request(req->id);
-	/* libmicrohttpd ends the target and the version in place: with anything between them the target held a NUL. */
-	if (version != req->target_end + 1)
+	/* libmicrohttpd ends method and target in place: with anything between the three words there was a NUL, or
+	 * more than one space. */
+	if (version != req->target_end + 1 || method + strlen(method) + 1 != req->target_begin)
 		head_fault(&req->head, "the request line holds a byte that is not allowed there");
 	return head_finish(&req->head, version, err);
 }
@@ -90,7 +106,11 @@ static int check_room(struct req *req, struct err *err)
 static int find_route(struct req *req, size_t path_len, struct route_match *match, struct err *err)
 {
 	if (strlen(req->target) > LIMIT_URI)
-		return err_set(err, ERR_INVALID_REQUEST, "the request target is longer than %d bytes", LIMIT_URI);
+		return err_set(err, ERR_URI_TOO_LONG, "the request target is longer than %d bytes", LIMIT_URI);
+	if (strcmp(req->target, "*") == 0 && strcmp(req->method, "OPTIONS") == 0) {
+		snprintf(match->allow, sizeof(match->allow), "GET, HEAD, POST, PUT, DELETE, OPTIONS");
+		return err_set(err, ERR_METHOD_NOT_ALLOWED, "it is asked what is allowed");
+	}
 
 	int r = router_find(req->server->config.routes, req->method, req->target, path_len, match, err);
 
@@ -151,10 +171,13 @@ static int check_token(struct req *req, struct err *err)
 }
 
 /* Everything that can be told from the head alone, cheapest and safest first. */
-static int admit(struct req *req, struct MHD_Connection *conn, const char *version, struct route_match *match,
-		 struct err *err)
+static int admit(struct req *req, struct MHD_Connection *conn, const char *method, const char *version,
+		 struct route_match *match, struct err *err)
 {
-	int r = read_head(req, conn, version, err);
+	int r = read_head(req, conn, method, version, err);
+
+	req->target = uri_origin(req->target);
+
 	size_t path_len = strcspn(req->target, "?");
 	const char *query = req->target[path_len] ? req->target + path_len + 1 : NULL;
 
@@ -170,6 +193,8 @@ static int admit(struct req *req, struct MHD_Connection *conn, const char *versi
 		r = signed_fits(req->sig, &req->head, req->param_count ? req->params[0].value : NULL, err);
 	if (r == 0)
 		r = uri_query_parse(req->arena, query, req->route->query, &req->query, err);
+	if (r == 0)
+		r = head_check(&req->head, req->method, version, req->route->body_max > 0, err);
 	if (r == 0)
 		r = check_body(req, err);
 	if (r == 0 && req->route->check)
@@ -191,11 +216,15 @@ static enum MHD_Result refuse(struct req *req, struct MHD_Connection *conn, cons
 	const struct head *head = &req->head;
 
 	req_error(req, err);
+	if (err->code == ERR_METHOD_NOT_ALLOWED && strcmp(req->method, "OPTIONS") == 0)
+		req_empty(req, 204);
 	audit_log(req);
 	if (err->code == ERR_METHOD_NOT_ALLOWED)
 		req_header(req, "Allow", allow);
 	stream_answer(&req->stream);
-	if (head->fault || head->chunked || head->length > (int64_t)INTAKE_DISCARD_MAX)
+	/* One that waits for our word before it sends its body is not told to send it. */
+	if (head->fault || head->chunked || head->length > (int64_t)INTAKE_DISCARD_MAX ||
+	    (head->expect && head->length > 0))
 		return refuse_body(req, conn);
 	req->phase = REQ_DISCARD;
 	return MHD_YES;
@@ -219,7 +248,7 @@ static enum MHD_Result take_head(struct req *req, struct MHD_Connection *conn, c
 		return MHD_NO;
 	req->phase = REQ_BODY;
 	guard_set(&req->conn->guard, GUARD_BODY);
-	if (admit(req, conn, version, &match, &err) != 0)
+	if (admit(req, conn, method, version, &match, &err) != 0)
 		return refuse(req, conn, match.allow, &err);
 	watch_connection(req, conn);
 	if (req->route->flags & ROUTE_STREAM_IN && server_submit(req->server, req) != 0) {

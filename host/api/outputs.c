@@ -133,7 +133,8 @@ static int answer_final(struct req *req, uint64_t size, bool asked_offset, struc
 {
 	struct output *output = req->state;
 	struct range range = {.from = output->offset, .until = size};
-	enum range_kind kind = asked_offset ? RANGE_NONE : range_parse(req->head.range, size, &range);
+	/* If-Range names a validator, and none that we gave. */
+	enum range_kind kind = asked_offset || req->head.if_range ? RANGE_NONE : range_parse(req->head.range, size, &range);
 
 	if (output->offset > size || kind == RANGE_UNSATISFIABLE)
 		return refuse_range(req, size, err);

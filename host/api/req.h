@@ -90,7 +90,7 @@ struct req {
 	atomic_bool hurried;
 	enum req_phase phase;	/* loop thread */
 	const char *target;	/* as it came */
-	const char *target_end; /* where it ended in the library's buffer; to compare only */
+	const char *target_begin, *target_end; /* where it stood in the library's buffer; to compare only */
 	struct conn *conn; /* loop thread, until the request is over */
 	struct stream stream;
 	struct hangup_entry hangup;

@@ -80,6 +80,7 @@ int router_find(const struct route *table, const char *method, const char *path,
 	}
 	if (match.allow[0] == '\0')
 		return err_set(err, ERR_NOT_FOUND, "no such route");
+	snprintf(match.allow + strlen(match.allow), sizeof(match.allow) - strlen(match.allow), ", OPTIONS");
 	memcpy(ret->allow, match.allow, sizeof(ret->allow));
 	return err_set(err, ERR_METHOD_NOT_ALLOWED, "this route answers %s", match.allow);
 }

@@ -237,6 +237,11 @@ static int send_file(struct get *get, struct filework *work, struct err *err)
 	struct call_sink sink = {.write = give_window, .arg = get};
 	int r = 0;
 
+	if (strcmp(get->req->method, "HEAD") == 0) {
+		answer(get);
+		stream_write_end(&get->req->stream, 0);
+		return 0;
+	}
 	if (!filework_call(work, &sink))
 		r = err_set(err, ERR_NOMEM, "out of memory");
 	else if (get->size > 0)

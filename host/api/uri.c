@@ -6,6 +6,7 @@
 #include "api/uri.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "core/ident.h"
 
@@ -61,6 +62,17 @@ int uri_decode(struct arena *arena, const char *field, enum uri_part part, const
 		return err_set(err, ERR_INVALID_REQUEST, "%s is not valid UTF-8", field);
 	*ret = out;
 	return 0;
+}
+
+const char *uri_origin(const char *target)
+{
+	size_t scheme = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
+	size_t authority = strcspn(target + scheme, "/?#");
+
+	if (scheme == 0 || authority == 0)
+		return target;
+	target += scheme + authority;
+	return *target ? target : "/";
 }
 
 bool uri_word_in(const char *list, const char *word, size_t len)

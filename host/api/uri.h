@@ -20,6 +20,9 @@ enum uri_part { URI_PATH, URI_QUERY };
 int uri_decode(struct arena *arena, const char *field, enum uri_part part, const char *ptr, size_t len,
 	       const char **ret, struct err *err);
 
+/* The path and query of a target in absolute form ("http://host/path?query"); any other target is returned as it is. */
+const char *uri_origin(const char *target);
+
 struct uri_query {
 	size_t count;
 	struct {

@@ -23,8 +23,12 @@
 	X(REGION_CONFLICT, "region_conflict", 409, 0)                  \
 	X(SANDBOX_EXPIRED, "sandbox_expired", 410, 0)                  \
 	X(SESSION_GONE, "session_gone", 410, 1)                        \
+	X(PRECONDITION, "precondition_failed", 412, 0)                 \
 	X(PAYLOAD_TOO_LARGE, "payload_too_large", 413, 0)              \
+	X(URI_TOO_LONG, "uri_too_long", 414, 0)                        \
+	X(MEDIA_TYPE, "unsupported_media_type", 415, 0)                \
 	X(RANGE, "range_not_satisfiable", 416, 0)                      \
+	X(EXPECTATION, "expectation_failed", 417, 0)                   \
 	X(NO_TARGET, "no_eligible_target", 422, 0)                     \
 	X(SESSION_LIFE, "exceeds_session_life", 422, 0)                \
 	X(QUOTA, "quota_exceeded", 429, 1)                             \

@@ -87,7 +87,6 @@ static void test_faults_are_refused(void **state)
 		{{{"Host", "x"}, {"X", "a\001b"}}, "HTTP/1.1", "control"},
 		{{{"Host", "x"}, {"X", "a\nb"}}, "HTTP/1.1", "control"},
 		{{{"Host", "x"}, {"X", "a\177b"}}, "HTTP/1.1", "control"},
-		{{{"Host", "x"}, {"Expect", "200-ok"}}, "HTTP/1.1", "Expect"},
 		{{{"Host", "x"}, {"Idempotency-Key", "a"}, {"idempotency-key", "b"}}, "HTTP/1.1", "twice"},
 		{{{"Host", "x"}, {"Range", "a"}, {"Range", "b"}}, "HTTP/1.1", "twice"},
 		{{{"Host", "x"}, {"Transfer-Encoding", "chunked"}}, "HTTP/1.0", "1.1"},
@@ -128,6 +127,53 @@ static void test_only_one_authorization_counts(void **state)
 	assert_int_equal(head.authorizations, 2);
 }
 
+static void test_what_no_route_can_do(void **state)
+{
+	static const struct {
+		const char *name, *value, *method;
+		int json, other; /* what a JSON body gets, and any other */
+	} cases[] = {
+		{"Expect", "100-continue", "POST", 0, 0},
+		{"Expect", "100-Continue", "POST", 0, 0},
+		{"Expect", "200-ok", "POST", ERR_EXPECTATION, ERR_EXPECTATION},
+		{"Expect", "", "GET", ERR_EXPECTATION, ERR_EXPECTATION},
+		{"Content-Type", "application/json", "POST", 0, 0},
+		{"Content-Type", "Application/JSON; charset=UTF-8", "POST", 0, 0},
+		{"Content-Type", "application/json;charset=\"utf-8\"", "POST", 0, 0},
+		{"Content-Type", "application/merge-patch+json", "POST", 0, 0},
+		{"Content-Type", "application/x-www-form-urlencoded", "POST", 0, 0},
+		{"Content-Type", "application/json; charset=latin1", "POST", ERR_MEDIA_TYPE, 0},
+		{"Content-Type", "application/jsonx", "POST", ERR_MEDIA_TYPE, 0},
+		{"Content-Type", "text/xml", "PUT", ERR_MEDIA_TYPE, 0},
+		{"Content-Type", "multipart/form-data; boundary=x", "POST", ERR_MEDIA_TYPE, 0},
+		{"Content-Type", "", "POST", ERR_MEDIA_TYPE, 0},
+		{"Content-Encoding", "identity", "PUT", 0, 0},
+		{"Content-Encoding", "gzip", "PUT", ERR_MEDIA_TYPE, ERR_MEDIA_TYPE},
+		{"Content-Range", "bytes 0-1/2", "PUT", ERR_INVALID_REQUEST, ERR_INVALID_REQUEST},
+		{"If-Match", "*", "GET", 0, 0},
+		{"If-Match", "\"x\"", "GET", ERR_PRECONDITION, ERR_PRECONDITION},
+		{"If-Match", "*", "PUT", ERR_PRECONDITION, ERR_PRECONDITION},
+		{"If-None-Match", "*", "PUT", ERR_PRECONDITION, ERR_PRECONDITION},
+		{"If-None-Match", "\"x\"", "PUT", 0, 0},
+		{"If-None-Match", "*", "HEAD", 0, 0},
+		{"If-Unmodified-Since", "Sat, 29 Oct 1994 19:43:31 GMT", "PUT", 0, 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct line lines[] = {{"Host", "x"}, {"Content-Length", "5"}, {cases[i].name, cases[i].value}, {0}};
+		struct head head;
+		struct err err = {0};
+
+		assert_int_equal(judge(lines, "HTTP/1.1", &head, &err), 0);
+		if (head_check(&head, cases[i].method, "HTTP/1.1", true, &err) != cases[i].json ||
+		    head_check(&head, cases[i].method, "HTTP/1.1", false, &err) != cases[i].other)
+			fail_msg("case %zu: %s: %s", i, cases[i].name, cases[i].value);
+		if (strcmp(cases[i].name, "Expect") == 0)
+			assert_int_equal(head_check(&head, cases[i].method, "HTTP/1.0", true, &err), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -135,6 +181,7 @@ int main(void)
 		cmocka_unit_test(test_faults_are_refused),
 		cmocka_unit_test(test_nul_in_a_value),
 		cmocka_unit_test(test_only_one_authorization_counts),
+		cmocka_unit_test(test_what_no_route_can_do),
 	};
 
 	return cmocka_run_group_tests(tests, make_arena, free_arena);

@@ -109,9 +109,10 @@ static void test_every_route_is_written_down(void **state)
 	}
 }
 
+/* HEAD is said once for all in the description, and at the routes where it is worth a word. */
 static void test_nothing_else_is_written_down(void **state)
 {
-	static const char *const methods[] = {"get", "put", "post", "delete", "head", "patch", "options"};
+	static const char *const methods[] = {"get", "put", "post", "delete", "patch", "options"};
 	size_t written = 0;
 	size_t served = 0;
 
@@ -123,8 +124,12 @@ static void test_nothing_else_is_written_down(void **state)
 		for (const char *at = text; (at = strstr(at, line)); at++)
 			written++;
 	}
-	for (const struct route *route = api_routes; route->method; route++)
-		served += 1 + (route->flags & ROUTE_HEAD && strcmp(route->pattern, "/health") != 0);
+	for (const struct route *route = api_routes; route->method; route++) {
+		bool is_get = strcmp(route->method, "GET") == 0;
+
+		served++;
+		assert_int_equal(is_get && !strstr(route->pattern, "/events"), (route->flags & ROUTE_HEAD) != 0);
+	}
 	assert_int_equal(written, served);
 }
 

@@ -120,10 +120,10 @@ static void test_methods_are_listed(void **state)
 
 	(void)state;
 	assert_int_equal(router_find(api_routes, "POST", "/sandbox/files", 14, &match, &err), ERR_METHOD_NOT_ALLOWED);
-	assert_string_equal(match.allow, "PUT, GET, DELETE");
+	assert_string_equal(match.allow, "PUT, GET, HEAD, DELETE, OPTIONS");
 	assert_int_equal(router_find(api_routes, "POST", "/sandbox/executions/x/stdout", 28, &match, &err),
 			 ERR_METHOD_NOT_ALLOWED);
-	assert_string_equal(match.allow, "GET, HEAD");
+	assert_string_equal(match.allow, "GET, HEAD, OPTIONS");
 }
 
 /* ---- decoding (C14, F3) ---- */

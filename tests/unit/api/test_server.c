@@ -116,7 +116,7 @@ static void test_oversize_heads(void **state)
 	answer_free(&a);
 	client_close(&c);
 	big[9000] = '\0';
-	assert_int_equal(ASK("GET /%s HTTP/1.1\r\nHost: x\r\n\r\n", big), 400);
+	assert_int_equal(ASK("GET /%s HTTP/1.1\r\nHost: x\r\n\r\n", big), 414);
 	check_says("8000");
 }
 
@@ -174,7 +174,7 @@ static void test_routes_and_parameters(void **state)
 	assert_int_equal(ASK(GET("/items/a/b", AUTH_ALL)), 404);
 	answer_free(&a);
 	assert_int_equal(ASK("PUT /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"), 405);
-	assert_string_equal(header("Allow"), "POST, DELETE");
+	assert_string_equal(header("Allow"), "POST, DELETE, OPTIONS");
 	check_says("method_not_allowed");
 	assert_int_equal(ASK(GET("/items/a?q=1&q=2", AUTH_ALL)), 400);
 	check_says("twice");
