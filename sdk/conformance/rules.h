@@ -35,6 +35,7 @@ void rule_release_race(struct check *check);
 void rule_race_tasks(struct check *check);
 void rule_race_list(struct check *check);
 void rule_race_commands(struct check *check);
+void rule_race_cancels(struct check *check);
 void rule_execute_once(struct check *check);
 void rule_execute_attempt(struct check *check);
 
@@ -140,11 +141,14 @@ void rule_leak_descriptors(struct check *check);
 void rule_leak_threads(struct check *check);
 void rule_leak_memory(struct check *check);
 
-/* rules_lost.c */
+/* rules_lost_look.c, rules_lost.c, rules_lost_answer.c, rules_lost_file.c */
 /* Of every answer while exchanges go wrong: no secret in its text, no broken rule of the host. */
 bool lost_said(struct check *check, int rc, const struct err *err, const char *what);
 void rule_lost_looks(struct check *check);
 void rule_lost_provision(struct check *check);
+void rule_lost_assign(struct check *check);
+void rule_lost_reads(struct check *check);
+void rule_lost_writes(struct check *check);
 void rule_lost_release(struct check *check);
 void rule_lost_refused(struct check *check);
 void rule_lost_later(struct check *check);
@@ -155,6 +159,7 @@ void rule_lost_secrets(struct check *check);
 /* rules_lost_run.c */
 void rule_lost_execute(struct check *check);
 void rule_lost_stream(struct check *check);
+void rule_lost_reattach(struct check *check);
 void rule_lost_cancel(struct check *check);
 
 #endif

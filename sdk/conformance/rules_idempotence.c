@@ -180,6 +180,32 @@ void rule_race_commands(struct check *check)
 		check_threads(check, check->kit->opt->stress ? 32 : 10, speak_shared, session);
 }
 
+static void stop_shared(struct check *check, void *arg, unsigned i)
+{
+	struct run *run =
+		run_plan(check, arg, check_printf(check, "echo on; sleep %s; exit %u", i % 2 ? "20" : "0.3", i));
+
+	run_start(run);
+	MUST(check, run_wait_output(run, "on", 10000), "command %u of many did not begin", i);
+	if (i % 2)
+		run_cancel(run, BERTH_CANCEL_STOP);
+	MUST(check, run_wait(run, 10000), "command %u of many does not end", i);
+	if (i % 2)
+		MUST(check, !run->rc && run->ending.kind == BERTH_ENDING_CANCELLED,
+		     "a stopped command among many ended with %s", run_ending_word(run));
+	else
+		MUST(check, run_exited(run, (int)i), "a command beside others that were stopped ended with %s",
+		     run_ending_word(run));
+}
+
+void rule_race_cancels(struct check *check)
+{
+	struct session *session = session_shared(check);
+
+	if (session)
+		check_threads(check, check->kit->opt->stress ? 32 : 8, stop_shared, session);
+}
+
 struct same_id {
 	struct session *session;
 	const char *id;

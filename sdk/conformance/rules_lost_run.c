@@ -4,14 +4,10 @@
  * the host settles it, by reattach and by another attempt; then the command has run exactly once, which its own file
  * says.
  */
-#include "rules.h"
+#include "rules_lost.h"
 
-#include "fault.h"
-
-#define HTML "<html><body>gateway</body></html>\n"
 #define DEADLINE_MS 1200
 #define LIMIT_MS 30000
-#define EXCHANGES_MAX 16
 #define SOON_MS 8000
 
 /* The same command again and again, each with a file of its own. */
@@ -152,7 +148,7 @@ static void run_once(struct once *once, const struct fault *fault)
 
 /* The undisturbed run: how many exchanges, and how large their answers. */
 static unsigned measure(struct check *check, struct session *session, const struct plan *plan,
-			uint64_t sizes[EXCHANGES_MAX])
+			uint64_t sizes[LOST_EXCHANGES])
 {
 	struct once once = {.check = check, .session = session, .plan = plan, .words = "that was not disturbed"};
 	unsigned count;
@@ -160,7 +156,7 @@ static unsigned measure(struct check *check, struct session *session, const stru
 	begin_once(&once);
 	fault_arm(&(struct fault){.kind = FAULT_NONE});
 	run_do(once.run);
-	count = fault_seen() < EXCHANGES_MAX ? fault_seen() : EXCHANGES_MAX;
+	count = fault_seen() < LOST_EXCHANGES ? fault_seen() : LOST_EXCHANGES;
 	for (unsigned i = 0; i < count; i++)
 		sizes[i] = fault_body(i + 1);
 	keep_output(&once, once.run);
@@ -175,11 +171,11 @@ static const struct {
 	{"whose connection broke before the answer", {.kind = FAULT_LOSE}},
 	{"whose answer was lost", {.kind = FAULT_LOSE_LATE}},
 	{"whose answer was empty", {.kind = FAULT_SHORT}},
-	{"whose answer was garbage", {.kind = FAULT_GARBAGE, .body = HTML}},
-	{"that ran and was answered with 500", {.kind = FAULT_AFTER, .status = 500, .body = HTML}},
+	{"whose answer was garbage", {.kind = FAULT_GARBAGE, .body = LOST_HTML}},
+	{"that ran and was answered with 500", {.kind = FAULT_AFTER, .status = 500, .body = LOST_HTML}},
 	{"that ran and was answered with 502", {.kind = FAULT_AFTER, .status = 502}},
-	{"that did not run and was answered with 500", {.kind = FAULT_ANSWER, .status = 500, .body = HTML}},
-	{"that did not run and was answered with 503", {.kind = FAULT_ANSWER, .status = 503, .body = HTML}},
+	{"that did not run and was answered with 500", {.kind = FAULT_ANSWER, .status = 500, .body = LOST_HTML}},
+	{"that did not run and was answered with 503", {.kind = FAULT_ANSWER, .status = 503, .body = LOST_HTML}},
 	{"that did not run and was answered with 204", {.kind = FAULT_ANSWER, .status = 204}},
 	{"whose connection was refused", {.kind = FAULT_REFUSE}},
 	{"whose answer came after the deadline", {.kind = FAULT_DELAY}},
@@ -189,11 +185,11 @@ void rule_lost_execute(struct check *check)
 {
 	static const struct plan plan = {"echo alpha; echo beta >&2; exit 7", "alpha\n", "beta\n", 7};
 	struct session *session = session_shared(check);
-	uint64_t sizes[EXCHANGES_MAX];
+	uint64_t sizes[LOST_EXCHANGES];
 	unsigned count = session ? measure(check, session, &plan, sizes) : 0;
 
 	for (unsigned at = 1; at <= count; at++)
-		for (size_t k = 0; k < sizeof(starts) / sizeof(*starts) && !check_failed(check); k++) {
+		for (size_t k = 0; k < LOST_COUNT(starts) && !check_failed(check); k++) {
 			struct once once = {
 				.check = check, .session = session, .plan = &plan, .words = starts[k].words, .at = at};
 			struct fault fault = starts[k].fault;
@@ -220,7 +216,7 @@ static void cut_everywhere(struct check *check, struct session *session)
 {
 	static const struct plan plan = {"echo 0123456789; echo beta >&2; echo gamma; exit 5", "0123456789\ngamma\n",
 					 "beta\n", 5};
-	uint64_t sizes[EXCHANGES_MAX];
+	uint64_t sizes[LOST_EXCHANGES];
 	unsigned count = measure(check, session, &plan, sizes);
 
 	for (unsigned at = 1; at <= count; at++) {
@@ -238,7 +234,7 @@ static void cut_big(struct check *check, struct session *session)
 {
 	struct buf *want = check_buf(check);
 	const uint64_t places[] = {1, 70000, 200001, 300000};
-	uint64_t sizes[EXCHANGES_MAX];
+	uint64_t sizes[LOST_EXCHANGES];
 	struct plan plan = {"seq 1 40000; seq 40001 60000 >&2; seq 60001 70000; exit 3", NULL, NULL, 3};
 	struct buf *want_err = check_buf(check);
 	unsigned count;
@@ -249,7 +245,7 @@ static void cut_big(struct check *check, struct session *session)
 	plan.err = want_err->ptr;
 	count = measure(check, session, &plan, sizes);
 	for (unsigned at = 1; at <= count; at++)
-		for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !check_failed(check); i++)
+		for (size_t i = 0; i < LOST_COUNT(places) && !check_failed(check); i++)
 			if (places[i] < sizes[at - 1])
 				cut_at(check, session, &plan, at, places[i], i % 2);
 }
@@ -265,16 +261,100 @@ void rule_lost_stream(struct check *check)
 	fault_disarm();
 }
 
+/* ---- reattach ---- */
+
+/* To a command that has ended: whatever comes, it has started. */
+static const struct misfortune resumes[] = {
+	{"whose connection broke before the answer", {.kind = FAULT_LOSE}, false},
+	{"whose answer was lost", {.kind = FAULT_LOSE_LATE}, false},
+	{"whose stream broke off", {.kind = FAULT_CUT}, true},
+	{"whose stream ended early", {.kind = FAULT_SHORT}, true},
+	{"whose answer was empty", {.kind = FAULT_SHORT}, false},
+	{"whose answer was garbage", {.kind = FAULT_GARBAGE, .body = LOST_HTML}, false},
+	{"that was answered by a stranger's 404", {.kind = FAULT_ANSWER, .status = 404, .body = LOST_HTML}, false},
+	{"that was answered by an empty 404", {.kind = FAULT_ANSWER, .status = 404}, false},
+	{"that was answered with 204", {.kind = FAULT_ANSWER, .status = 204}, false},
+	{"that was answered with 500", {.kind = FAULT_ANSWER, .status = 500, .body = LOST_HTML}, false},
+	{"whose connection was refused", {.kind = FAULT_REFUSE}, false},
+};
+
+static void resume_with(struct once *once, const struct misfortune *misfortune, uint64_t half, bool for_good)
+{
+	struct check *check = once->check;
+	struct run *again = run_plan_reattach(check, once->session, once->run->id, 1);
+	struct fault fault = misfortune->fault;
+
+	once->words = misfortune->words;
+	for (unsigned i = 0; i < 2; i++)
+		buf_clear(once->out[i]);
+	fault.at = for_good ? 0 : once->at;
+	if (misfortune->half)
+		fault.bytes = half;
+	again->limit_ms = kit_ms(check->kit, for_good ? 2 * LOST_FOR_GOOD_MS : LIMIT_MS);
+	fault_arm(&fault);
+	run_do(again);
+	fault_disarm();
+	keep_output(once, again);
+	if (!lost_said(check, again->rc, &again->err, "reattach"))
+		return;
+	MUST(check, again->rc != ERR_NOT_STARTED && again->rc != ERR_NOT_FOUND && again->rc != ERR_SESSION_GONE,
+	     "a reattach %s says %s of a command that ran", misfortune->words, err_name(again->rc));
+	if (!again->rc && again->ending.kind != BERTH_ENDING_UNKNOWN) {
+		must_be_whole(once, again);
+		return;
+	}
+	again = run_plan_reattach(check, once->session, once->run->id, 1);
+	again->resume.stdout_offset = once->out[0]->len;
+	again->resume.stderr_offset = once->out[1]->len;
+	fault_arm(&(struct fault){.kind = FAULT_NONE});
+	run_do(again);
+	keep_output(once, again);
+	must_be_whole(once, again);
+}
+
+void rule_lost_reattach(struct check *check)
+{
+	static const struct plan plan = {"echo one; echo two >&2; echo three; exit 9", "one\nthree\n", "two\n", 9};
+	struct once once = {
+		.check = check, .session = session_shared(check), .plan = &plan, .words = "that was not disturbed"};
+	uint64_t sizes[LOST_EXCHANGES];
+	struct run *again;
+	unsigned count;
+
+	if (!once.session)
+		return;
+	begin_once(&once);
+	run_do(once.run);
+	fault_arm(&(struct fault){.kind = FAULT_NONE});
+	again = run_plan_reattach(check, once.session, once.run->id, 1);
+	run_do(again);
+	keep_output(&once, again);
+	must_be_whole(&once, again);
+	count = fault_seen() < LOST_EXCHANGES ? fault_seen() : LOST_EXCHANGES;
+	for (unsigned i = 0; i < count; i++)
+		sizes[i] = fault_body(i + 1);
+	for (once.at = 1; once.at <= count; once.at++)
+		for (size_t k = 0; k < LOST_COUNT(resumes); k++)
+			for (int for_good = 0; for_good < 2 && !check_failed(check); for_good++)
+				resume_with(&once, &resumes[k], sizes[once.at - 1] / 2, for_good);
+	fault_disarm();
+	MUST(check, check_failed(check) || run_count_lines(check, once.session, once.file) == 1,
+	     "a reattach started the command again");
+}
+
+/* ---- stop ---- */
+
 static const struct {
 	const char *words;
 	struct fault fault;
 } stops[] = {
 	{"whose connection broke before the answer", {.kind = FAULT_LOSE, .at = 1}},
 	{"whose answer was lost", {.kind = FAULT_LOSE_LATE, .at = 1}},
-	{"that took effect and was answered with 500", {.kind = FAULT_AFTER, .at = 1, .status = 500, .body = HTML}},
-	{"that was answered with 500", {.kind = FAULT_ANSWER, .at = 1, .status = 500, .body = HTML}},
-	{"that was answered by a stranger's 404", {.kind = FAULT_ANSWER, .at = 1, .status = 404, .body = HTML}},
-	{"whose answer was garbage", {.kind = FAULT_GARBAGE, .at = 1, .body = HTML}},
+	{"that took effect and was answered with 500",
+	 {.kind = FAULT_AFTER, .at = 1, .status = 500, .body = LOST_HTML}},
+	{"that was answered with 500", {.kind = FAULT_ANSWER, .at = 1, .status = 500, .body = LOST_HTML}},
+	{"that was answered by a stranger's 404", {.kind = FAULT_ANSWER, .at = 1, .status = 404, .body = LOST_HTML}},
+	{"whose answer was garbage", {.kind = FAULT_GARBAGE, .at = 1, .body = LOST_HTML}},
 	{"whose connection was refused", {.kind = FAULT_REFUSE, .at = 1}},
 };
 
@@ -324,7 +404,7 @@ void rule_lost_cancel(struct check *check)
 {
 	struct session *session = session_shared(check);
 
-	for (size_t k = 0; session && k < sizeof(stops) / sizeof(*stops) && !check_failed(check); k++)
+	for (size_t k = 0; session && k < LOST_COUNT(stops) && !check_failed(check); k++)
 		stop_with(check, session, k);
 	fault_disarm();
 }

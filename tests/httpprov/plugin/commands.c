@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define FOLLOW_TRIES 5 /* in a row that bring nothing */
-#define FOLLOW_PAUSE_MS 100
+#define FOLLOW_PAUSE_MS 40
 
 struct job {
 	struct prov *p;

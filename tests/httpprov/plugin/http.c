@@ -16,7 +16,7 @@
 #define TOKEN_MAX 512
 #define REPLY_MAX ((size_t)64 << 20)
 #define TRIES 4
-#define PAUSE_MS 100
+#define PAUSE_MS 40
 #define WAIT_MOST_MS 15000 /* a longer Retry-After is the host's to wait for */
 #define DAY_MS INT64_C(86400000)
 
@@ -214,8 +214,8 @@ static int32_t fail_status(struct ask *ask)
 					       ask->status == 429 || ask->status == 503, ask->retry_after_ms,
 					       statuses[i].text);
 	snprintf(text, sizeof(text), "an answer with status %u that is not the provider's own", ask->status);
-	/* A redirect or a refusal of a stranger changed nothing; what broke inside may have. */
-	if (ask->status < 500 || !ask->changes)
+	/* A redirect or a refusal of a stranger changed nothing; what broke inside may have, and so may a wrong yes. */
+	if ((ask->status >= 300 && ask->status < 500) || !ask->changes)
 		return prov_fail(ask->call, BERTH_UNAVAILABLE, "foreign_answer", text);
 	return prov_fail(ask->call, BERTH_UNKNOWN, "foreign_answer", text);
 }
@@ -266,7 +266,8 @@ static int32_t exchange(struct ask *ask)
 	ask->retry_after_ms = response.retry_after_ms;
 	if (rc == BERTH_UNKNOWN && !ask->changes)
 		rc = prov_fail(ask->call, BERTH_UNAVAILABLE, "cut", "the answer was lost");
-	if (rc == BERTH_OK && (response.status < 200 || response.status > 299))
+	/* Bytes come with 200 and with nothing else. */
+	if (rc == BERTH_OK && (response.status < 200 || response.status > 299 || (ask->take && response.status != 200)))
 		rc = fail_status(ask);
 	return rc;
 }
