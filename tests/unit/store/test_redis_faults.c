@@ -506,8 +506,8 @@ static void test_lost_tail(void **state)
 	redis_server_kill(&server);
 	assert_int_equal(truncate(path, before.st_size), 0);
 	redis_server_again(&server);
-	/* As many revisions as were lost, on the same row. */
-	add(others, "a");
+	/* As many revisions as were lost, and the last of them on the same row. */
+	add(others, "b");
 	add(others, "a");
 	add(mine, "a");
 	assert_sums(others, 4);

@@ -21,6 +21,7 @@
 #include "cutproxy.h"
 #include "redis_server.h"
 
+#define CHILD "--child"
 #define PROCESSES 3
 #define THREADS 3
 #define ROUNDS 150
@@ -163,27 +164,51 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-static void child_main(struct redis_server *server, int fd, unsigned seed)
+/* In a process that was just executed: a sanitizer takes no new threads after a fork of several. */
+static int child_main(char **args)
 {
+	struct redis_server server = {.pid = 0};
+	unsigned seed = (unsigned)strtoul(args[2], NULL, 10);
+	int fd = (int)strtol(args[1], NULL, 10), i;
 	struct worker workers[THREADS];
 	struct store *store;
 	struct err err = {0};
-	int i;
 
-	if (redis_server_open(server, "t", &store, &err) != 0)
-		_exit(1);
+	log_init(LOG_ERROR, LOG_LOGFMT);
+	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
+	snprintf(server.url, sizeof(server.url), "%s", args[0]);
+	if (redis_server_open(&server, "t", &store, &err) != 0) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
 	for (i = 0; i < THREADS; i++) {
 		workers[i] = (struct worker){.store = store, .dice = seed * 7919u + (unsigned)i * 104729u};
 		if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]) != 0)
-			_exit(2);
+			return 2;
 	}
 	for (i = 0; i < THREADS; i++) {
 		pthread_join(workers[i].thread, NULL);
 		if (write(fd, &workers[i].tally, sizeof(workers[i].tally)) != sizeof(workers[i].tally))
-			_exit(3);
+			return 3;
 	}
 	store_close(store);
-	_exit(0);
+	return 0;
+}
+
+static pid_t start_child(const struct redis_server *server, int fd, int number)
+{
+	char fd_text[16], seed[16];
+	pid_t pid;
+
+	snprintf(fd_text, sizeof(fd_text), "%d", fd);
+	snprintf(seed, sizeof(seed), "%d", number + 1);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		execl("/proc/self/exe", "race", CHILD, server->url, fd_text, seed, (char *)NULL);
+		_exit(127);
+	}
+	return pid;
 }
 
 static struct tally run_children(struct redis_server *server)
@@ -193,12 +218,8 @@ static struct tally run_children(struct redis_server *server)
 	pid_t pids[PROCESSES];
 
 	assert_int_equal(pipe(fds), 0);
-	for (i = 0; i < PROCESSES; i++) {
-		pids[i] = fork();
-		assert_true(pids[i] >= 0);
-		if (pids[i] == 0)
-			child_main(server, fds[1], (unsigned)i + 1);
-	}
+	for (i = 0; i < PROCESSES; i++)
+		pids[i] = start_child(server, fds[1], i);
 	close(fds[1]);
 	while (read(fds[0], &one, sizeof(one)) == sizeof(one)) {
 		all.moves += one.moves;
@@ -339,6 +360,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_race_with_cuts),
 	};
 
+	if (argc == 5 && strcmp(argv[1], CHILD) == 0)
+		return child_main(argv + 2);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, quiet, NULL);
