@@ -6,6 +6,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -152,6 +153,15 @@ def executor(ctx, patterns=()):
     drive(ctx, "executor", "--build", str(ctx.build), "--preset", ctx.build.name, *patterns)
 
 
+def kubernetes_real(ctx, patterns=()):
+    """kubernetes.so against a real kube-apiserver; see tests/kubernetes-real/run.py. It is built with Go."""
+    if not shutil.which("go"):
+        print(f"{'FAIL' if ctx.full else 'skip'} kubernetes-real: there is no Go toolchain to build kube-apiserver with")
+        ctx.tally.add("kubernetes-real", 0, int(ctx.full), int(not ctx.full))
+        return
+    drive(ctx, "kubernetes-real", *patterns)
+
+
 SUITES = [
     # name, function, sentence
     ("checks", checks, "layers, secrets, headers: rules that the tree itself must keep"),
@@ -162,6 +172,7 @@ SUITES = [
     ("executor", executor, "berth-executor: protocol, refusals, commands, files, what it survives"),
     ("fuzz", fuzz, "what fuzzing found worth keeping, fed to every parser of outside bytes"),
     ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
+    ("kubernetes-real", kubernetes_real, "the Kubernetes provider against a real kube-apiserver, where Go can build it"),
 ]
 
 
@@ -176,7 +187,7 @@ def main():
     args = parser.parse_args()
     if args.list:
         for name, _, sentence in SUITES:
-            print(f"{name:12} {sentence}")
+            print(f"{name:16} {sentence}")
         return 0
 
     known = {name: function for name, function, _ in SUITES}

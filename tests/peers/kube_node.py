@@ -15,7 +15,7 @@ does it, its object. Annotations in the pod script what a cluster can do to it:
                                   ({"when": "claimed" | "running", "status": {…}}); the executor is killed first
     berth.test/ready-after: "2.5" seconds between running and ready
 
-Only the standard library: the API server is the judge of what is sent.
+The API server is the judge of what is sent: no client library stands between.
 """
 
 import argparse
@@ -28,6 +28,7 @@ import os
 import pathlib
 import queue
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -36,6 +37,9 @@ import tempfile
 import threading
 import time
 import urllib.parse
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from kube_fake.node import Group, memory_of, processes_of  # noqa: E402
 
 
 class Refused(Exception):
@@ -123,6 +127,7 @@ class Pod:
         self.obj = obj
         self.lock = threading.Lock()
         self.process = None
+        self.group = None
         self.address = None
         self.bound = self.started = self.scripted = self.gone = False
 
@@ -207,7 +212,7 @@ class Pod:
 
     def kill(self):
         if self.process:
-            self.node.stop_executor(self.process)
+            self.node.stop_executor(self)
             self.process = None
 
     def delete(self):
@@ -250,14 +255,16 @@ class Node:
         root = self.dir / pod.meta("uid")
         for name in ("work", "tmp"):
             (root / name).mkdir(parents=True)
+        pod.group = Group(pod.meta("uid"), memory_of(pod.obj))
         environment = {"PATH": os.environ["PATH"], "HOME": str(root / "work"), "TMPDIR": str(root / "tmp")}
         for entry in container.get("env", []):
             environment[entry["name"]] = entry.get("value") or self.field(pod, entry)
+        # The pod's own places would be those of a container.
         environment.update(BERTH_EXECUTOR_LISTEN=f"{pod.address}:8080", BERTH_EXECUTOR_ROOT=str(root / "work"),
-                           BERTH_EXECUTOR_RUN_DIR=str(root / "tmp" / "run"))
+                           BERTH_EXECUTOR_STATE=str(root / "state"))
         with open(root / "log", "ab") as log:
-            return subprocess.Popen([self.executor], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                    cwd=root / "work", start_new_session=True)
+            return subprocess.Popen([self.executor, "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                    cwd=root / "work", start_new_session=True, preexec_fn=pod.group.enter)
 
     def field(self, pod, entry):
         """The downward API, for the fields that our template uses."""
@@ -265,13 +272,21 @@ class Node:
         return {"metadata.uid": pod.meta("uid"), "metadata.name": pod.meta("name"), "metadata.namespace": pod.meta("namespace"),
                 "status.podIP": pod.address}.get(path, "")
 
-    def stop_executor(self, process):
-        """A container's death takes every process with it."""
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+    def stop_executor(self, pod):
+        """A container's death takes every process with it, those that left the executor's group too."""
+        root = self.dir / pod.meta("uid")
+        pod.process.kill()
+        pod.process.wait()
+        while left := processes_of(root):
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.01)
+        while not pod.group.drop():
+            time.sleep(0.01)
+        shutil.rmtree(root, ignore_errors=True)
 
     def take(self, obj):
         pod = self.pods.setdefault(obj["metadata"]["uid"], Pod(self, obj))
