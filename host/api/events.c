@@ -159,6 +159,7 @@ static int wait_more(struct req *req, struct err *err)
 		output_watch_key(events->id, key);
 	else
 		execution_watch_key(events->id, key);
+	stream_rest(&req->stream);
 	return wait_for(req, key,
 			clock_after_ms(events->behind ? OUTPUT_EVERY_MS : outputs ? RUNNING_LOOK_MS : BEAT_MS), fill, err);
 }

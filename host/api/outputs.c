@@ -73,6 +73,7 @@ static int follow(struct req *req, struct err *err)
 	char key[64];
 
 	output_watch_key(output->id, key);
+	stream_rest(&req->stream);
 	return wait_for(req, key, clock_after_ms(FOLLOW_LOOK_MS), fill, err);
 }
 

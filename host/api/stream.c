@@ -247,6 +247,17 @@ size_t stream_room(struct stream *s)
 	return room;
 }
 
+void stream_rest(struct stream *s)
+{
+	lock_take(&s->lock);
+	if (!s->used) {
+		free(s->ring);
+		s->ring = NULL;
+		s->head = 0;
+	}
+	lock_drop(&s->lock);
+}
+
 void stream_write_end(struct stream *s, int error)
 {
 	lock_take(&s->lock);

@@ -69,6 +69,8 @@ int stream_read(struct stream *s, void *buf, size_t cap, size_t *ret_len);
 int stream_write(struct stream *s, const void *ptr, size_t len);
 /* Room in the window now; for jobs that fill it without blocking. */
 size_t stream_room(struct stream *s);
+/* Gives the memory of an empty window back, before a wait that may be long. */
+void stream_rest(struct stream *s);
 /* No more bytes; error 0 = complete. The first word counts. */
 void stream_write_end(struct stream *s, int error);
 /* The job that filled the window wants to end; resumes the connection when there is something to send or an end.

@@ -81,6 +81,34 @@ def test_readers_that_take_nothing_are_cut(make):
         s.close()
 
 
+def test_followers_that_wait_hold_no_window(make):
+    """A window is 320 KiB, and all of it has been used."""
+    count = 200
+    b = make().start()
+    gate = b.dir / "gate"
+    record = b.create("t", f"head -c 2000000 /dev/zero; while [ ! -e {gate} ]; do sleep 0.1; done; echo end").expect(202).json["id"]
+    wait_for(lambda: len(b.output(record)) == 2000000, 20, "its output")
+    before = metric(b, "process_resident_memory_bytes")
+    followers = []
+    for _ in range(count):
+        s = socket.create_connection(("127.0.0.1", b.port), timeout=60)
+        s.sendall(f"GET /sandbox/executions/{record}/stdout?follow=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n".encode() + AUTH + b"\r\n")
+        got = 0
+        while got < 2000000:
+            got += len(s.recv(1 << 20))
+        followers.append(s)
+    wait_for(lambda: metric(b, "berth_http_workers_busy") <= 1, 20, "the workers to be free")
+    used = metric(b, "process_resident_memory_bytes") - before
+    check(used < count * 100_000, f"{used / count:.0f} bytes a follower")
+    gate.touch()
+    for s in followers:
+        tail = b""
+        while piece := s.recv(1 << 20):
+            tail += piece
+        check(tail.rstrip().endswith(b"0") and b"end\n" in tail, tail[-100:])
+        s.close()
+
+
 def test_thousands_of_slow_heads_harm_nobody(make):
     """More than the connections that are allowed, each with a byte now and then, again when they are cut."""
     count, limit = (10000, 4096) if harness.FULL else (1200, 256)
