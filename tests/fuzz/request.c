@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/auth.h"
+#include "api/forwarded.h"
 #include "api/head.h"
 #include "api/range.h"
 #include "api/resources.h"
@@ -118,6 +119,29 @@ static void check_finished(const struct head *head, const char *version)
 	FUZZ_CHECK(copy.host || strcmp(version, "HTTP/1.0") == 0);
 }
 
+/* What is believed about the client is always an address, and never one that a proxy of ours did not write behind. */
+static void check_client(struct arena *arena, const struct head *head)
+{
+	struct address_list proxies;
+	struct address address;
+	const char *client;
+
+	FUZZ_CHECK(address_list_parse("10.0.0.0/8 ::1", &proxies, NULL) == 0);
+	client = forwarded_client(arena, &proxies, "10.1.1.1", head->forwarded_for);
+	FUZZ_CHECK(address_parse(client, &address) == 0 && address.bits == 128);
+	FUZZ_CHECK(strcmp(forwarded_client(arena, &proxies, "9.9.9.9", head->forwarded_for), "9.9.9.9") == 0);
+}
+
+static void check_asked(const struct head *head, const char *method, const char *version)
+{
+	struct err err = {0};
+	int any = head_check(head, method, version, false, &err);
+	int json = head_check(head, method, version, true, &err);
+
+	FUZZ_CHECK(any == 0 || json != 0); /* a JSON body only adds reasons */
+	FUZZ_CHECK(json == 0 || err.msg[0]);
+}
+
 static void read_headers(struct fuzz_input *in, struct head *head, struct arena *arena)
 {
 	head_init(head);
@@ -149,7 +173,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_tokens();
 	read_headers(&in, &head, arena);
 	check_finished(&head, version);
-	check_target(arena, &head, method, target);
+	check_asked(&head, method, version);
+	check_client(arena, &head);
+	FUZZ_CHECK(strlen(uri_origin(target)) <= strlen(target) + 1);
+	check_target(arena, &head, method, uri_origin(target));
 	check_range(head.range, 0);
 	check_range(head.range, 1000);
 	check_range(head.range, UINT64_MAX);
