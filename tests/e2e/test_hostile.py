@@ -230,7 +230,7 @@ def test_a_slow_client_is_not_taken_for_a_provider_that_hangs(make):
 # ---- stops, freezes and restarts ----
 
 def test_a_follower_sees_the_same_bytes_across_stops_and_kills(make):
-    b = make(conf=FAST + 'stop_grace = "200ms";\n').start()
+    b = make(conf=FAST + 'stop_grace = "200ms";\nexecution: { claim_ttl = "2s"; };\n').start()
     running = b.create("t", "for i in $(seq 120); do echo line$i; sleep .03; done", timeout_seconds=60).json["id"]
     want = b"".join(b"line%d\n" % i for i in range(1, 121))
     seen = {}
