@@ -21,7 +21,7 @@ struct head {
 	const char *content_type, *content_encoding, *content_range;
 	const char *if_range, *if_match, *if_none_match;
 	const char *forwarded_for; /* all of them, joined */
-	int64_t length; /* Content-Length; -1 = none */
+	int64_t length;		   /* Content-Length; -1 = none */
 	bool chunked;
 	unsigned authorizations;
 	size_t bytes;

@@ -44,8 +44,9 @@ static bool id_is_good(const char *id)
 	return len >= 1 && len <= REQ_ID_MAX && strspn(id, set) == len;
 }
 
-/* Between a name and its value stand the colon, now a NUL, and white space. libmicrohttpd puts the value of a folded line
- * elsewhere, its parts joined without the space that another reader sees between them: "chun" and "ked" become one. */
+/* Between a name and its value stand the colon, now a NUL, and white space. libmicrohttpd puts the value of a folded
+ * line elsewhere, its parts joined without the space that another reader sees between them: "chun" and "ked" become
+ * one. */
 static bool is_of_one_line(const char *name, size_t name_len, const char *value)
 {
 	const char *c = name + name_len;
@@ -80,7 +81,8 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *m
 		memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
 	else
 		ident_random(req->id, "req_", 24);
-	req->client = forwarded_client(req->arena, &req->server->config.proxies, req->conn->peer, req->head.forwarded_for);
+	req->client =
+		forwarded_client(req->arena, &req->server->config.proxies, req->conn->peer, req->head.forwarded_for);
 	trace_make(req->head.traceparent, req->trace);
 	log_set_request(req->id);
 	/* libmicrohttpd ends method and target in place: with anything between the three words there was a NUL, or
@@ -428,7 +430,8 @@ static void log_request_line(struct req *req, bool answered, bool delivered)
 	log_set_request(req->id);
 	log_info("request", KS("method", req->method), KS("route", req->route ? req->route->pattern : "-"),
 		 KI("status", answered ? req->reply.status : 0), KI("ms", ms), KI("bytes", atomic_load(&req->sent)),
-		 KS("identity", req->token ? req->token->name : "-"), KS("client", req->client), KS("end", delivered ? "sent" : "cut"));
+		 KS("identity", req->token ? req->token->name : "-"), KS("client", req->client),
+		 KS("end", delivered ? "sent" : "cut"));
 	log_set_request(NULL);
 }
 

@@ -88,10 +88,10 @@ struct req {
 	struct req *next, *prev; /* of the server's list */
 	atomic_uint refs;
 	atomic_bool hurried;
-	enum req_phase phase;	/* loop thread */
-	const char *target;	/* as it came */
+	enum req_phase phase;		       /* loop thread */
+	const char *target;		       /* as it came */
 	const char *target_begin, *target_end; /* where it stood in the library's buffer; to compare only */
-	struct conn *conn; /* loop thread, until the request is over */
+	struct conn *conn;		       /* loop thread, until the request is over */
 	struct stream stream;
 	struct hangup_entry hangup;
 	struct req_wait wait;

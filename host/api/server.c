@@ -29,6 +29,7 @@
 #define CONNECTION_MEMORY (LIMIT_HEADERS + 16 * LIMIT_KIB) /* request head and answer's head share it */
 #define SPARE_CONNECTIONS 64				   /* past the limit they are told so, with 503 */
 #define UNSENT_MOST (128 * 1024)
+#define KEEPALIVE_S 60
 #define QUEUE_PER_WORKER 4
 #define ABORT_BEFORE_MS 1000 /* transfers are cut this long before a stop's deadline */
 
@@ -192,16 +193,32 @@ __attribute__((format(printf, 2, 0))) static void log_library(void *cls, const c
 	log_debug("libmicrohttpd", KS("text", text));
 }
 
+/* Connections inherit them: what a slow reader leaves in the kernel's buffer stays small, and a peer that is gone
+ * without a word is noticed although nothing is sent to it, as by the follower of a silent command. */
+static void set_options(int fd)
+{
+	static const struct {
+		int level, name, value;
+	} options[] = {
+		{SOL_SOCKET, SO_REUSEADDR, 1},
+		{IPPROTO_TCP, TCP_NOTSENT_LOWAT, UNSENT_MOST},
+		{SOL_SOCKET, SO_KEEPALIVE, 1},
+		{IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_S},
+		{IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_S / 4},
+		{IPPROTO_TCP, TCP_KEEPCNT, 4},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(options[i].value));
+}
+
 static int bind_address(const struct addrinfo *info, struct err *err, const struct server_config *config)
 {
-	int one = 1, unsent = UNSENT_MOST;
 	int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return err_set(err, ERR_IO, "cannot make a socket: %s", strerror(errno));
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	/* Connections inherit it: what a slow reader leaves in the kernel's buffer stays small. */
-	setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
+	set_options(fd);
 	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
 		err_set(err, ERR_CONFIG, "cannot listen on %s port %u: %s", config->address, config->port,
 			strerror(errno));
@@ -253,8 +270,9 @@ static int start_daemon(struct server *server, struct err *err)
 		config->limits.connections + SPARE_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
 		MHD_OPTION_NOTIFY_COMPLETED, intake_completed, server, MHD_OPTION_NOTIFY_CONNECTION, conn_notify,
 		server, MHD_OPTION_URI_LOG_CALLBACK, intake_target, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
-		NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, config->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END,
-		tls_retrieve, MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
+		NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+		config->tls ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, tls_retrieve,
+		MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
 	if (!server->daemon)
 		return err_set(err, ERR_IO, "libmicrohttpd cannot start");
 	server->listen_fd = -1; /* the daemon's now */

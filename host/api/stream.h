@@ -25,14 +25,14 @@ struct stream {
 	struct hangup *hangup;	    /* may be NULL */
 	struct hangup_entry *entry; /* watched while suspended, or always; may be NULL */
 	bool watch_always;
-	struct guard_entry *guard; /* told when the body is not read; may be NULL */
+	struct guard_entry *guard;   /* told when the body is not read; may be NULL */
 	struct MHD_Connection *conn; /* NULL once the request is over */
 	bool suspended;
-	bool ready;	 /* the answer can be queued */
-	bool gone;	 /* nobody is at the other end, or it is to be treated so */
-	bool eof;	 /* the writing side is done */
-	bool pumping;	 /* a job that fills the window is under way */
-	int error;	 /* the writing side failed: what the reading side gets after the bytes */
+	bool ready;   /* the answer can be queued */
+	bool gone;    /* nobody is at the other end, or it is to be treated so */
+	bool eof;     /* the writing side is done */
+	bool pumping; /* a job that fills the window is under way */
+	int error;    /* the writing side failed: what the reading side gets after the bytes */
 	char *ring;
 	size_t head, used;
 };

@@ -81,6 +81,21 @@ def test_readers_that_take_nothing_are_cut(make):
         s.close()
 
 
+def test_a_silent_follower_is_asked_whether_it_is_there(make):
+    b = make().start()
+    record = b.create("t", "sleep 30").expect(202).json["id"]
+    with socket.create_connection(("127.0.0.1", b.port), timeout=60) as s:
+        s.sendall(f"GET /sandbox/executions/{record}/stdout?follow=1 HTTP/1.1\r\nHost: x\r\n".encode() + AUTH + b"\r\n")
+        s.recv(1000)
+        ours = f":{b.port:04X} 0100007F:{s.getsockname()[1]:04X} 01 "
+
+        def keepalive():  # the kernel's own list: timer 02 runs on the server's end of the connection
+            lines = [line.split() for line in open("/proc/net/tcp") if ours in line]
+            return lines and lines[0][5].startswith("02:")
+
+        wait_for(keepalive, 10, "the keepalive timer")
+
+
 def test_followers_that_wait_hold_no_window(make):
     """A window is 320 KiB, and all of it has been used."""
     count = 200
