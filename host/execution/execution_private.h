@@ -101,6 +101,7 @@ struct run {
 	bool claimed;		   /* its claim is to be renewed */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
+	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
 
 	/* The owner's. */
 	struct run_waiter notice, timer;
@@ -228,6 +229,16 @@ int fleet_notify_cancel(struct txn *txn, const char *id, struct err *err);
 /* A cancel that was asked of another host, for a run of this one. */
 void cancel_local(struct executions *e, const char *id, const char *reason);
 
+/* ---- segment.c: output of running commands, for other hosts ---- */
+/* Shows what the commands of this host have written since the last time. */
+void segment_publish(struct executions *e);
+/* The whole output is stored, the segments are not needed any more. */
+void segment_drop(struct run *run);
+/* Of a command that another host runs. *ret_open false: it has ended, its output is stored. *ret_len 0: nothing yet. */
+int segment_read(struct executions *e, const char *id, unsigned stream, uint64_t offset, void *buf, size_t cap,
+		 size_t *ret_len, bool *ret_open, struct err *err);
+uint64_t segment_size(struct executions *e, const char *id, unsigned stream, bool *ret_open, struct err *err);
+
 /* ---- take.c: to a session ---- */
 enum next take_run(struct run *run);
 void take_prepare(struct run *run);   /* its session_begin, once */
@@ -335,6 +346,8 @@ bool recover_is_open(struct txn *txn, const char *id, void *executions);
 void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap);
 
 uint64_t output_size_now(struct output_reader *reader);
+/* The run's command is another host's now: readers look there. */
+void output_moved(struct run *run);
 
 /* ---- runner.c ---- */
 void runner_main(void *run);

@@ -229,6 +229,15 @@ static void show(struct finish_step *f, struct record *r)
 		buf_clear(&f->shown);
 }
 
+/* On other hosts they wait for more output. */
+static int tell_readers(struct txn *txn, const char *id, struct err *err)
+{
+	char key[64];
+
+	output_watch_key(id, key);
+	return txn_notify(txn, key, err);
+}
+
 static int finish_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct finish_step *f = arg;
@@ -247,6 +256,8 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 		show(f, &r);
 	if (rc == 0)
 		rc = put_small_outputs(f, txn, err);
+	if (rc == 0)
+		rc = tell_readers(txn, run->id, err);
 	if (rc == 0)
 		rc = txn_delete(txn, STORE_CLAIM, run->id, err);
 	if (rc == 0)
@@ -407,6 +418,7 @@ enum next finish_run(struct run *run, const struct finish *in)
 		session_unwait_done(run->e->config.sessions, &run->ident);
 	drop_hold(run, &in->end, true);
 	steps_changed(run->e, run->id);
+	segment_drop(run);
 	(void)FAILPOINT("exec.terminal.after");
 	forget(run, &late);
 	return NEXT_DONE;

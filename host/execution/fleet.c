@@ -13,7 +13,7 @@
 #include "core/log.h"
 #include "execution/execution_private.h"
 
-#define LOOK_MS 2000	/* for ended claims and for requests */
+#define LOOK_MS 2000	/* for ended claims and requests, and to show output to the others */
 #define CLAIMS_MS 4000	/* for what others did to the claims of this host: a cancel arrives within 5 s */
 #define PAGE 256	/* claims looked at in one step */
 #define STALE_MAX 10000 /* ended claims of one look; the next look finds the rest */
@@ -274,6 +274,7 @@ static void *fleet_main(void *arg)
 			log_warn("the request stream could not be read", KS("error", err.msg));
 		if (clock_boot_ns() >= looks.requests_ns) {
 			take_stale(e);
+			segment_publish(e);
 			looks.requests_ns = clock_after_ms(LOOK_MS);
 		}
 		if (looks.claims) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns reading outputs: from the spool while the command is open in this process, else from the store. Request threads
- * enter. Never shows a byte at an offset and another one there later.
+ * Owns reading outputs: from the spool while the command is open in this process, from its segments while another host
+ * has it, else from the store. Request threads enter. Never shows a byte at an offset and another one there later.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,9 @@
 struct output_reader {
 	struct executions *e;
 	unsigned stream;
-	struct spool_output *live; /* NULL: stored */
+	char id[IDENT_ID_MAX + 1];
+	struct spool_output *live; /* NULL: remote or stored */
+	bool remote;		   /* another host has it */
 	uint64_t size;
 	char key[RECORD_OUTPUT_KEY_MAX];
 	char *small; /* the whole stored output, when it is a row */
@@ -49,10 +51,38 @@ static struct spool_output *live_output(struct executions *e, const char *id)
 
 	lock_take(&e->lock);
 	run = queue_find_locked(e, id);
-	if (run)
+	/* Of a shared store's queue every host has a run in its line; the output is where the claim is. */
+	if (run && (run->claimed || store_is_exclusive(e->config.store)))
 		out = spool_output_ref(run->out);
 	lock_drop(&e->lock);
 	return out;
+}
+
+void output_moved(struct run *run)
+{
+	char key[64];
+
+	lock_take(&run->e->lock);
+	run->claimed = false;
+	lock_drop(&run->e->lock);
+	output_watch_key(run->id, key);
+	watch_notify(run->e->config.watch, key);
+}
+
+/* Another host may have taken it since: then this host's spool will not grow any more. */
+static bool has_moved(struct output_reader *reader)
+{
+	struct spool_output *now;
+	bool final;
+
+	if (store_is_exclusive(reader->e->config.store))
+		return false;
+	spool_size(reader->live, reader->stream, &final);
+	if (final)
+		return false;
+	now = live_output(reader->e, reader->id);
+	spool_output_unref(now);
+	return now != reader->live;
 }
 
 /* Before an answer promises the bytes: small ones are loaded, large ones looked at. */
@@ -88,6 +118,9 @@ static int open_stored(struct output_reader *reader, const char *id, struct err 
 		if (reader->live)
 			return 0;
 		rc = store_view(reader->e->config.store, stored_size_step, &in, err);
+		reader->remote = rc == 0 && in.open && !store_is_exclusive(reader->e->config.store);
+		if (reader->remote)
+			return 0;
 		if (rc == 0 && in.open)
 			rc = err_set(err, ERR_STORE, "execution %s is open and not in this host's line yet", id);
 		if (rc)
@@ -108,6 +141,7 @@ int output_open(struct executions *e, const char *id, unsigned stream, struct ou
 					   : err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
 	reader->e = e;
 	reader->stream = stream;
+	snprintf(reader->id, sizeof(reader->id), "%s", id);
 	reader->live = live_output(e, id);
 	if (!reader->live)
 		rc = open_stored(reader, id, err);
@@ -150,14 +184,42 @@ static int read_stored(struct output_reader *reader, uint64_t offset, void *buf,
 	return rc;
 }
 
+/* Looks for the output where it is now. */
+static int find_again(struct output_reader *reader, struct err *err)
+{
+	spool_output_unref(reader->live);
+	reader->live = NULL;
+	reader->remote = false;
+	return open_stored(reader, reader->id, err);
+}
+
+static int read_remote(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
+		       bool *ret_end, struct err *err)
+{
+	bool open;
+	int rc = segment_read(reader->e, reader->id, reader->stream, offset, buf, cap, ret_len, &open, err);
+
+	*ret_end = false;
+	if (rc || open)
+		return rc;
+	rc = find_again(reader, err);
+	return rc ? rc : output_read(reader, offset, buf, cap, ret_len, ret_end, err);
+}
+
 int output_read(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len, bool *ret_end,
 		struct err *err)
 {
 	uint64_t left;
 	int rc = 0;
 
+	if (reader->live && has_moved(reader))
+		rc = find_again(reader, err);
+	if (rc)
+		return rc;
 	if (reader->live)
 		return spool_read(reader->live, reader->stream, offset, buf, cap, ret_len, ret_end, err);
+	if (reader->remote)
+		return read_remote(reader, offset, buf, cap, ret_len, ret_end, err);
 	left = offset < reader->size ? reader->size - offset : 0;
 	*ret_len = 0;
 	if (left > 0 && cap > 0)
@@ -170,12 +232,14 @@ uint64_t output_size_now(struct output_reader *reader)
 {
 	bool final;
 
+	if (reader->remote)
+		return segment_size(reader->e, reader->id, reader->stream, &final, NULL);
 	return reader->live ? spool_size(reader->live, reader->stream, &final) : reader->size;
 }
 
 int output_size(struct output_reader *reader, uint64_t *ret_size, struct err *err)
 {
-	bool final = true;
+	bool final = !reader->remote;
 	uint64_t size = reader->live ? spool_size(reader->live, reader->stream, &final) : reader->size;
 
 	if (!final)

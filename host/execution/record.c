@@ -166,6 +166,9 @@ static const struct json_field claim_fields[] = {
 	FIELD(claim, fence, "fence", JSON_I64, JSON_OMIT),
 	FIELD(claim, cancel_requested_ms, "cancel_requested_at", JSON_TIME, 0),
 	FIELD(claim, cancel_reason, "cancel_reason", JSON_STR, JSON_OMIT),
+	FIELD(claim, live_attempt, "live_attempt", JSON_I64, JSON_OMIT),
+	FIELD(claim, live_stdout, "live_stdout", JSON_I64, JSON_OMIT),
+	FIELD(claim, live_stderr, "live_stderr", JSON_I64, JSON_OMIT),
 	END,
 };
 

@@ -115,6 +115,8 @@ struct claim {
 	int64_t incarnation, fence;
 	int64_t cancel_requested_ms;
 	const char *cancel_reason;
+	int64_t live_attempt; /* whose segments hold output for other hosts, and how many bytes of it; 0 = none yet */
+	int64_t live_stdout, live_stderr;
 };
 
 /* Refuses a result with inline output (ERR_INVALID_REQUEST) and a record that names no identity. */

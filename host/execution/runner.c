@@ -57,7 +57,9 @@ static void turn_over(struct run *run, enum next next)
 		queue_park(run);
 		return;
 	}
-	if (next != NEXT_DONE && next != NEXT_FOREIGN)
+	if (next == NEXT_FOREIGN)
+		output_moved(run);
+	else if (next != NEXT_DONE)
 		finish_hand_back(run);
 	queue_end(run);
 }

@@ -62,6 +62,7 @@ struct old {
 	char id[IDENT_ID_MAX + 1];
 	int64_t now_ms;
 	bool large, terminal, corrupt;
+	bool shared; /* the store */
 };
 
 struct old_page {
@@ -93,8 +94,9 @@ static int old_look_step(struct txn *txn, void *arg, struct err *err)
 
 	old->corrupt = rc == ERR_CORRUPT;
 	old->terminal = rc == 0 && record_status_terminal(r.status);
-	old->large = rc == 0 && (r.result.stdout_bytes > (int64_t)LIMIT_INLINE_OBJECT ||
-				 r.result.stderr_bytes > (int64_t)LIMIT_INLINE_OBJECT);
+	/* A host that died may have left segments. */
+	old->large = old->shared || (rc == 0 && (r.result.stdout_bytes > (int64_t)LIMIT_INLINE_OBJECT ||
+				 r.result.stderr_bytes > (int64_t)LIMIT_INLINE_OBJECT));
 	return old->corrupt ? 0 : rc;
 }
 
@@ -169,7 +171,7 @@ static int purge(struct executions *e, struct old *old, struct err *err)
 
 static int look_at_old(struct executions *e, const char *id, struct err *err)
 {
-	struct old old = {0};
+	struct old old = {.shared = !store_is_exclusive(e->config.store)};
 	int rc;
 
 	snprintf(old.id, sizeof(old.id), "%s", id);

@@ -96,6 +96,23 @@ def test_a_frozen_host_writes_nothing_over_its_successor(make):
         check("illegal transition" not in a.log() + b.log(), "an illegal transition")
 
 
+def test_output_is_followed_on_any_host(make):
+    """Live, across the objects' boundary, and in the same bytes as afterwards."""
+    with fleet(make) as (a, b):
+        command = "echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo oops >&2; while [ ! -e go ]; do sleep 0.1; done; echo last"
+        made = a.create("t", command).expect(202).json["id"]
+        whole = b"first\n" + b"x" * 3000000 + b"\n"
+        wait_for(lambda: b.output(made) == whole, 30, "the other host to show what was written")
+        equal(b.output(made, "stderr"), b"oops\n")
+        equal(b.record(made)["status"], "running")
+        a.put_file("t", "go", b"").expect(200, 201, 204)
+        equal(b.finish(made)["status"], "completed")
+        equal(b.output(made), whole + b"last\n")
+        equal(a.output(made), whole + b"last\n")
+        left = [p for host in (a, b) for p in host.dir.glob("objects/**/live/**/*") if p.is_file()]
+        equal(left, [], "segments are left")
+
+
 def test_the_other_hosts_take_what_waits(make):
     """What a host has no room for runs where there is room."""
     with fleet(make, conf="runner: { concurrency = 2; };") as (a, b):
