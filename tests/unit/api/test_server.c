@@ -369,6 +369,18 @@ static bool two_blocked(void)
 	return fx.blocked == 2;
 }
 
+static void wait_queued(unsigned want)
+{
+	struct timespec pause = {.tv_nsec = CLOCK_NS_PER_MS};
+	int64_t deadline = clock_after_ms(CLIENT_PATIENCE_S * 1000);
+	struct server_stat stat = {0};
+
+	for (server_stat(fx.server, &stat); stat.queued != want; server_stat(fx.server, &stat)) {
+		assert_true(clock_boot_ns() < deadline);
+		nanosleep(&pause, NULL);
+	}
+}
+
 static void test_full_queue_is_told(void **state)
 {
 	static struct client many[16];
@@ -386,6 +398,7 @@ static void test_full_queue_is_told(void **state)
 		assert_true(client_open(&many[i], server_port(fx.server)));
 		assert_true(client_say(&many[i], GET("/block", "")));
 	}
+	wait_queued(8);
 	assert_int_equal(ASK(GET("/inline", "")), 200);
 	answer_free(&a);
 	assert_int_equal(ASK(GET("/block", "")), 503);
