@@ -16,6 +16,7 @@
 #include "core/json.h"
 #include "core/limits.h"
 #include "execution/execution.h"
+#include "plugin/describe.h"
 #include "plugin/loader.h"
 #include "session/session.h"
 
@@ -29,18 +30,15 @@ static void put_text(struct buf *out, const char *name, const char *text)
 
 /* ---- providers ---- */
 
-static const char *const capability_words[] = {"threadsafe", "reattach",    "signal",	   "bulk",	     "changes",
-					       "renew",	     "assign_tags", "native_pool", "idempotent_exec"};
-
 static void put_capabilities(struct buf *out, uint64_t capabilities)
 {
 	const char *comma = "";
 
 	buf_puts(out, ",\"capabilities\":[");
-	for (unsigned i = 0; i < sizeof(capability_words) / sizeof(capability_words[0]); i++) {
+	for (unsigned i = 0; plugin_capability_word(i); i++) {
 		if (!(capabilities & (UINT64_C(1) << i)))
 			continue;
-		buf_printf(out, "%s\"%s\"", comma, capability_words[i]);
+		buf_printf(out, "%s\"%s\"", comma, plugin_capability_word(i));
 		comma = ",";
 	}
 	buf_puts(out, "]");

@@ -147,7 +147,7 @@ static void *work(void *arg)
 
 void copy_run(struct copy *copy, int64_t jobs, const char *label)
 {
-	struct worker workers[JOBS_MAX];
+	struct worker workers[JOBS_MAX] = {{0}};
 	int64_t bytes = 0;
 	pthread_attr_t attr;
 	size_t count = 0;

@@ -177,10 +177,12 @@ static int get_file(struct ctl *ctl, const char *task, const char *name, const c
 	if (fd < 0)
 		return ctl_fail(CTL_ERROR, "%s: %m", local);
 	rc = fetch(ctl, task, name, fd, !ctl->json, &mode);
-	if (!rc && (fchmod(fd, mode ? mode : 0644) || close(fd) || rename(temporary, local)))
+	if (!rc && fchmod(fd, mode ? mode : 0644))
 		rc = ctl_fail(CTL_ERROR, "%s: %m", local);
-	else if (rc)
-		close(fd);
+	if (close(fd) && !rc)
+		rc = ctl_fail(CTL_ERROR, "%s: %m", local);
+	if (!rc && rename(temporary, local))
+		rc = ctl_fail(CTL_ERROR, "%s: %m", local);
 	if (rc)
 		unlink(temporary);
 	return rc;

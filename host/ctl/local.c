@@ -107,7 +107,7 @@ static int ask_berthd(const struct local_options *o, const char *const *words, s
 	pid_t pid;
 
 	find_berthd(o, program, sizeof(program));
-	for (size_t i = 0; words[i] && i < 6; i++)
+	for (size_t i = 0; i < 6 && words[i]; i++)
 		argv[i + 1] = words[i];
 	buf_init(&ret->out, 4 * LIMIT_MIB);
 	buf_init(&ret->err, LIMIT_MIB);

@@ -5,6 +5,7 @@
  */
 #include "ctl/ctl.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -64,7 +65,7 @@ bool ctl_operand_next(const char **usage, struct ctl_operand *ret)
 	ret->optional = *at == '[';
 	ret->repeats = memmem(at, len, "…", strlen("…")) != NULL;
 	at += ret->optional;
-	for (len = 0; isupper((unsigned char)at[len]) && len < sizeof(ret->name) - 1; len++)
+	for (len = 0; len < sizeof(ret->name) - 1 && isupper((unsigned char)at[len]); len++)
 		ret->name[len] = at[len];
 	ret->name[len] = '\0';
 	return len > 0;
@@ -181,6 +182,7 @@ static int parse_options(struct parser *p, int argc, char **argv, bool *ret_rest
 			return refuse(p, got, argv[before]);
 		while (at < p->count && got != LONG_BASE + (int)at && got != p->rows[at]->letter)
 			at++;
+		assert(at < p->count); /* getopt knows no others */
 		rc = take(p, at, optarg);
 		if (rc)
 			return rc;

@@ -5,6 +5,7 @@
  */
 #include "ctl/ctl.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <langinfo.h>
 #include <strings.h>
@@ -75,6 +76,7 @@ static void fill(struct table *t, struct json_object *items, int64_t now_ms)
 {
 	while (t->count < COLUMN_MAX && t->columns[t->count].title)
 		t->count++;
+	assert(t->count > 0);
 	t->rows = json_object_array_length(items) + 1;
 	t->cells = calloc(t->rows * t->count, sizeof(*t->cells));
 	for (size_t i = 0; t->cells && i < t->rows * t->count; i++) {

@@ -54,8 +54,9 @@ void tree_sort(struct tree *tree)
 		qsort(tree->entries, tree->count, sizeof(*tree->entries), by_path);
 	for (size_t i = 0; i < tree->count; i++) {
 		if (kept && !strcmp(tree->entries[kept - 1].path, tree->entries[i].path))
-			drop(&tree->entries[--kept]);
-		tree->entries[kept++] = tree->entries[i];
+			drop(&tree->entries[i]);
+		else
+			tree->entries[kept++] = tree->entries[i];
 	}
 	tree->count = kept;
 }

@@ -30,7 +30,7 @@ struct tree {
 };
 
 struct entry *tree_add(struct tree *tree, const char *path, size_t len, enum entry_kind kind);
-void tree_sort(struct tree *tree); /* by path; of two of one path the last added stays */
+void tree_sort(struct tree *tree); /* by path; of two of one path one stays */
 struct entry *tree_find(const struct tree *tree, const char *path);
 void tree_fini(struct tree *tree);
 

@@ -98,27 +98,28 @@ static int get_into(struct copy *copy, struct ctl *ctl, const struct entry *entr
 	unsigned mode = entry->mode & 0777;
 	char temporary[64];
 	struct buf full;
-	int rc;
+	int fd, rc;
 
 	content_temp_name("", temporary, sizeof(temporary));
-	c.fd = openat(dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (c.fd < 0) {
+	fd = openat(dir, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0) {
 		failed_here(copy, entry->path);
 		return CTL_ERROR;
 	}
+	c.fd = fd;
 	buf_init(&full, 65536);
 	tree_join(copy->base, entry->path, &full);
 	c.name = full.ptr;
 	rc = receive(copy, &c, entry);
 	if (!mode)
 		mode = *entry->sha256 ? 0 : c.mode ? c.mode : 0644; /* a plain list has no modes, the answer has */
-	if (!rc && (fchmod(c.fd, mode) || renameat(dir, temporary, dir, name))) {
+	if (!rc && (fchmod(fd, mode) || renameat(dir, temporary, dir, name))) {
 		failed_here(copy, entry->path);
 		rc = CTL_ERROR;
 	}
 	if (rc)
 		unlinkat(dir, temporary, 0);
-	close(c.fd);
+	close(fd);
 	buf_fini(&full);
 	return rc;
 }

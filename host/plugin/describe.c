@@ -22,6 +22,11 @@ static const char *const metric_words[] = {
     [BERTH_METRIC_HISTOGRAM] = "histogram",
 };
 
+const char *plugin_capability_word(unsigned bit)
+{
+	return bit < sizeof(capability_words) / sizeof(*capability_words) ? capability_words[bit] : NULL;
+}
+
 static void put_text(struct buf *out, const char *name, const char *text)
 {
 	buf_printf(out, "\"%s\":", name);
@@ -36,10 +41,10 @@ static void put_capabilities(struct buf *out, uint64_t capabilities)
 	const char *comma = "";
 
 	buf_puts(out, ",\"capabilities\":[");
-	for (unsigned i = 0; i < sizeof(capability_words) / sizeof(*capability_words); i++) {
+	for (unsigned i = 0; plugin_capability_word(i); i++) {
 		if (!(capabilities & (UINT64_C(1) << i)))
 			continue;
-		buf_printf(out, "%s\"%s\"", comma, capability_words[i]);
+		buf_printf(out, "%s\"%s\"", comma, plugin_capability_word(i));
 		comma = ",";
 	}
 	buf_puts(out, "]");
