@@ -100,7 +100,8 @@ static void report(const struct kube *k, struct json_object *claim, struct json_
 	else
 		view.verdict = (struct verdict){.phase = BERTH_PHASE_STARTING, .reason = ""};
 	report_pod(k, pod, &view, session, root, ret);
-	names_ref_text(k->ns, api_text(claim, "metadata.name"), api_text(claim, "metadata.uid"), ret->ref);
+	names_ref_text(api_text(claim, "metadata.namespace"), api_text(claim, "metadata.name"),
+		       api_text(claim, "metadata.uid"), ret->ref);
 	ret->info.ref = str_of(ret->ref);
 	ret->info.workspace_id = str_of(note(claim, NOTE_WORKSPACE));
 	ret->info.task_id = str_of(note(claim, NOTE_TASK));
@@ -395,7 +396,7 @@ static int32_t get_pod(struct kube *k, struct berth_call *call, struct json_obje
 	*ret = NULL;
 	if (!names_dns(name, 63))
 		return kerr_set(err, BERTH_NOT_FOUND, "no_pod", "the claim has no sandbox yet");
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", k->ns, name);
+	snprintf(path, sizeof(path), "/api/v1/namespaces/%.63s/pods/%s", api_text(claim, "metadata.namespace"), name);
 	return backend_get(k, call, path, "get pod", ret, err);
 }
 

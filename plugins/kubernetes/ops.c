@@ -21,12 +21,11 @@ static int32_t not_ours(struct kerr *err)
 	return kerr_set(err, BERTH_NOT_FOUND, "deleted", "not a session of this provider");
 }
 
-static int32_t take_session(const struct kube *k, const struct berth_session *from, struct session *ret,
-			    struct kerr *err)
+/* Of any namespace: the target's may have been another when the session was made, which is no reason to call it gone.
+ */
+static int32_t take_session(const struct berth_session *from, struct session *ret, struct kerr *err)
 {
-	if (!session_of(from, ret) || strcmp(ret->ref.ns, k->ns))
-		return not_ours(err);
-	return BERTH_OK;
+	return session_of(from, ret) ? BERTH_OK : not_ours(err);
 }
 
 static struct json_object *text_value(struct berth_str text)
@@ -118,7 +117,7 @@ static int32_t op_await_ready(void *inst, struct berth_call *call, const struct 
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!rc)
 		rc = ready_wait(k, call, &session, &err);
@@ -136,7 +135,7 @@ static int32_t op_assign(void *inst, struct berth_call *call, const struct berth
 	struct session session;
 	char *workspace = str_dup(identity->workspace_id), *task = str_dup(identity->task_id),
 	     *root = str_dup(from->root);
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!backend_of(k)->assign)
 		rc = kerr_set(&err, BERTH_UNSUPPORTED, "mode", "mode sandboxclaim keeps its pool itself");
@@ -156,7 +155,7 @@ static int32_t op_inspect(void *inst, struct berth_call *call, const struct bert
 	struct kerr err = {0};
 	struct session session;
 	char *root = str_dup(from->root);
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!rc)
 		rc = root ? backend_of(k)->inspect(k, call, &session, root, &err)
@@ -170,7 +169,7 @@ static int32_t op_renew(void *inst, struct berth_call *call, const struct berth_
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!backend_of(k)->renew)
 		rc = kerr_set(&err, BERTH_UNSUPPORTED, "mode", "a pod's limit of time can only be lowered");
@@ -184,7 +183,7 @@ static int32_t op_release(void *inst, struct berth_call *call, const struct bert
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!rc)
 		rc = backend_of(k)->release(k, call, &session, &err);
@@ -193,10 +192,10 @@ static int32_t op_release(void *inst, struct berth_call *call, const struct bert
 
 /* ---- commands ---- */
 
-static int32_t take_command(const struct kube *k, const struct berth_session *from,
-			    const struct berth_str *execution_id, struct session *ret, char **ret_id, struct kerr *err)
+static int32_t take_command(const struct berth_session *from, const struct berth_str *execution_id, struct session *ret,
+			    char **ret_id, struct kerr *err)
 {
-	int32_t rc = take_session(k, from, ret, err);
+	int32_t rc = take_session(from, ret, err);
 
 	*ret_id = rc ? NULL : str_dup(*execution_id);
 	if (!rc && (!*ret_id || strpbrk(*ret_id, "\n")))
@@ -213,7 +212,7 @@ static int32_t op_execute(void *inst, struct berth_call *call, const struct bert
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(k, from, &command->execution_id, &session, &id, &err);
+	int32_t rc = take_command(from, &command->execution_id, &session, &id, &err);
 
 	if (!rc)
 		rc = exec_run(k, call, &session, id, command, &err);
@@ -228,7 +227,7 @@ static int32_t op_reattach(void *inst, struct berth_call *call, const struct ber
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(k, from, &resume->execution_id, &session, &id, &err);
+	int32_t rc = take_command(from, &resume->execution_id, &session, &id, &err);
 
 	if (!rc)
 		rc = exec_follow(k, call, &session, id, resume, &err);
@@ -246,7 +245,7 @@ static int32_t op_forget(void *inst, struct berth_call *call, const struct berth
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(k, from, execution_id, &session, &id, &err);
+	int32_t rc = take_command(from, execution_id, &session, &id, &err);
 
 	if (!rc)
 		rc = exec_forget(k, call, &session, id, &err);
@@ -261,7 +260,7 @@ static int32_t op_send_signal(void *inst, struct berth_call *call, const struct 
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(k, from, execution_id, &session, &id, &err);
+	int32_t rc = take_command(from, execution_id, &session, &id, &err);
 
 	if (!rc)
 		rc = exec_signal(k, call, &session, id, signal == BERTH_SIGNAL_KILL ? "KILL" : "TERM", &err);
@@ -278,7 +277,7 @@ static int32_t ask(void *inst, struct berth_call *call, const struct berth_sessi
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!rc)
 		return kube_end(call, files_ask(k, call, &session, path, arguments, &err), &err);
@@ -292,7 +291,7 @@ static int32_t fetch(void *inst, struct berth_call *call, const struct berth_ses
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!rc)
 		return kube_end(call, files_fetch(k, call, &session, path, arguments, paths, count, &err), &err);
@@ -306,7 +305,7 @@ static int32_t store(void *inst, struct berth_call *call, const struct berth_ses
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
-	int32_t rc = take_session(k, from, &session, &err);
+	int32_t rc = take_session(from, &session, &err);
 
 	if (!rc)
 		return kube_end(call, files_store(k, call, &session, path, arguments, &err), &err);
