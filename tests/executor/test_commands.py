@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 
-from client import MAX, Connection, Cut, frame, frames_of, must, wait_for
+from client import MAX, PATIENCE, Connection, Cut, frame, frames_of, must, wait_for
 
 
 def whole(conn, headers):
@@ -164,6 +164,27 @@ def test_reattach_every_offset(make):
         must(reply.stream("E", min(offset, len(error))) == error[min(offset, len(error)):], f"stderr from {offset}")
         must(reply.ending["kind"] == "exit" and reply.ending["exit_code"] == 0, reply.ending)
     must(ending_of(whole(conn, headers))["exit_code"] == 0, "the first follower")
+
+
+def test_many_followers(make):
+    """Each client that follows a command sees new output at once, though the supervisor wakes only one reader."""
+    x = make()
+    execution = x.new_id()
+    first = x.begin("for n in 1 2 3 4 5 6; do while [ ! -e go-$n ]; do sleep 0.01; done; echo line-$n; done", execution)
+    followers = [first]
+    for _ in range(3):
+        conn = Connection(x.port)
+        conn.send(x.request("/v1/reattach", {"execution_id": execution, "attempt": 1, "stdout_offset": 0, "stderr_offset": 0}).raw())
+        followers.append((conn, conn.head()[1]))
+    streams = [conn.chunks(headers) for conn, headers in followers]
+    seen = [b""] * len(streams)
+    start = time.monotonic()
+    for n in range(1, 7):
+        (x.root / f"go-{n}").touch()
+        for i, stream in enumerate(streams):
+            while b"line-%d\n" % n not in seen[i]:
+                seen[i] += next(stream)
+    must(time.monotonic() - start < 5 * PATIENCE, f"{time.monotonic() - start:.1f} s for six lines")
 
 
 def test_detach(make):

@@ -113,6 +113,10 @@ def test_first_process_reaps(x):
         return out
 
     wait_for(lambda: zombies() == b"", "zombies stay")
+    for _ in range(5):
+        reply = x.execute("(busybox setsid busybox sleep 0.1 &); kill -9 $PPID; busybox sleep 1").ok()
+        must(reply.ending["kind"] == "unknown", reply.ending)
+    wait_for(lambda: zombies() == b"", "what a killed supervisor left stays as zombies")
 
 
 @closing
