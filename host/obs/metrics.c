@@ -133,10 +133,9 @@ unsigned metric_place(enum metric_dim dim, const char *word)
 
 unsigned metric_status(unsigned status)
 {
-	char word[16];
+	char word[4] = {(char)('0' + status / 100 % 10), (char)('0' + status / 10 % 10), (char)('0' + status % 10)};
 
-	snprintf(word, sizeof(word), "%u", status);
-	return metric_place(METRIC_DIM_STATUS, word);
+	return metric_place(METRIC_DIM_STATUS, status < 10 ? word + 2 : word);
 }
 
 void metric_set_routes(const char *const *list, unsigned count)
