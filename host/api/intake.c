@@ -81,8 +81,9 @@ static int read_head(struct req *req, struct MHD_Connection *conn, const char *m
 		memcpy(req->id, req->head.request_id, strlen(req->head.request_id) + 1);
 	else
 		ident_random(req->id, "req_", 24);
-	req->client =
-		forwarded_client(req->arena, &req->server->config.proxies, req->conn->peer, req->head.forwarded_for);
+	/* A copy: a worker may tell of it when the connection is gone. */
+	req->client = arena_strdup(req->arena, forwarded_client(req->arena, &req->server->config.proxies,
+								req->conn->peer, req->head.forwarded_for));
 	trace_make(req->head.traceparent, req->trace);
 	log_set_request(req->id);
 	/* libmicrohttpd ends method and target in place: with anything between the three words there was a NUL, or
