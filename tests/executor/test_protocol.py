@@ -214,6 +214,7 @@ def test_flood_from_inside(make):
             conn.send(b"POST /v1/execute HTTP/1.1\r\nContent-Length: 1000\r\nBerth-Token: x.y\r\n\r\nhalf")
         except OSError:
             pass  # one too many
+    inside += [Connection(x.port) for _ in range(100)]  # in the places of those that were refused
     outside = socket.socket()
     outside.bind(("127.0.0.2", 0))
     outside.settimeout(20)
