@@ -38,15 +38,12 @@ const struct ctl_option exec_options[] = {
 
 /* ---- the script ---- */
 
-static int read_script(struct buf *script, const char *path)
+static int read_stream(struct buf *script, FILE *file, const char *path)
 {
-	FILE *file = !strcmp(path, "-") ? stdin : fopen(path, "re");
 	char piece[8192];
 	size_t got;
 	int rc = 0;
 
-	if (!file)
-		return ctl_fail(CTL_USAGE, "%s: %m", path);
 	while ((got = fread(piece, 1, sizeof(piece), file)) > 0)
 		if (buf_append(script, piece, got))
 			break;
@@ -57,8 +54,21 @@ static int read_script(struct buf *script, const char *path)
 		rc = ctl_fail(CTL_ERROR, "%s: %m", path);
 	else if (script->len && memchr(script->ptr, 0, script->len))
 		rc = ctl_fail(CTL_USAGE, "%s: a script holds no NUL byte", path);
-	if (file != stdin)
-		fclose(file);
+	return rc;
+}
+
+static int read_script(struct buf *script, const char *path)
+{
+	FILE *file;
+	int rc;
+
+	if (!strcmp(path, "-"))
+		return read_stream(script, stdin, path);
+	file = fopen(path, "re");
+	if (!file)
+		return ctl_fail(CTL_USAGE, "%s: %m", path);
+	rc = read_stream(script, file, path);
+	fclose(file);
 	return rc;
 }
 

@@ -38,9 +38,11 @@ struct file {
 
 static void set(char **value, const char *text)
 {
-	if (text && *text) {
+	char *copy = text && *text ? strdup(text) : NULL;
+
+	if (copy) {
 		free(*value);
-		*value = strdup(text);
+		*value = copy;
 	}
 }
 

@@ -245,7 +245,7 @@ int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit,
 		int64_t left = limit - (int64_t)json_object_array_length(items);
 		char *next = NULL;
 
-		rc = take_page(ctl, what, path, cursor, left > 100 ? 100 : left, items, &next);
+		rc = take_page(ctl, what, path, cursor ? cursor : "", left > 100 ? 100 : left, items, &next);
 		free(cursor);
 		cursor = next;
 	} while (!rc && cursor && *cursor && (int64_t)json_object_array_length(items) < limit);

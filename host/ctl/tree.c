@@ -12,26 +12,27 @@
 
 struct entry *tree_add(struct tree *tree, const char *path, size_t len, enum entry_kind kind)
 {
+	char *copy = strndup(path, len);
 	struct entry *entry;
 
-	if (tree->count == tree->cap) {
+	if (copy && tree->count == tree->cap) {
 		size_t cap = tree->cap ? 2 * tree->cap : 256;
 		struct entry *more = realloc(tree->entries, cap * sizeof(*more));
 
 		if (!more) {
-			tree->nomem = true;
-			return NULL;
+			free(copy);
+			copy = NULL;
+		} else {
+			tree->entries = more;
+			tree->cap = cap;
 		}
-		tree->entries = more;
-		tree->cap = cap;
 	}
-	entry = &tree->entries[tree->count];
-	*entry = (struct entry){.path = strndup(path, len), .kind = kind};
-	if (!entry->path) {
+	if (!copy) {
 		tree->nomem = true;
 		return NULL;
 	}
-	tree->count++;
+	entry = &tree->entries[tree->count++];
+	*entry = (struct entry){.path = copy, .kind = kind};
 	return entry;
 }
 
