@@ -46,9 +46,10 @@ def record(options, stack):
     berth, nginx = daemon(stack, "record", mock=NULL).start(), Nginx(stack)
     ids = berth.dir / "ids"
     ids.write_text("".join(i + "\n" for i in make_records(berth)))
-    return lambda number: {"record": in_turn(
-        number, lambda: wrk(berth.url("/"), options.seconds, script="record.lua", arguments=(TOKEN, str(ids)), token=False)[0],
-        lambda: wrk(nginx.url("/health"), options.seconds)[0])}
+
+    def load(side):
+        return wrk(side.url("/"), options.seconds, script="record.lua", arguments=(TOKEN, str(ids)), token=False)[0]
+    return lambda number: {"record": in_turn(number, lambda: load(berth), lambda: load(nginx))}
 
 
 def run_commands(berth, seconds, command, tasks, threads=2, connections=64):
