@@ -100,11 +100,13 @@ static int64_t credit_of(const struct guard *guard, enum guard_phase phase)
 
 static int64_t earned(const struct guard *guard, uint64_t bytes)
 {
+	uint64_t most = (uint64_t)guard->limits.window_ms, ms = most;
+
 	if (bytes == 0)
 		return 0;
-	if (guard->limits.rate == 0 || bytes > (uint64_t)guard->limits.window_ms * (uint64_t)guard->limits.rate / 1000)
-		return guard->limits.window_ms;
-	return (int64_t)(bytes * 1000 / (uint64_t)guard->limits.rate);
+	if (guard->limits.rate > 0 && bytes < UINT64_MAX / 1000)
+		ms = bytes * 1000 / (uint64_t)guard->limits.rate;
+	return (int64_t)(ms < most ? ms : most);
 }
 
 static void charge(const struct guard *guard, int64_t *credit, int64_t cost_ms, uint64_t bytes)
