@@ -46,18 +46,16 @@ void __wrap_log_emit(enum log_level level, const char *msg, const struct log_fie
 
 /* ---- secrets ---- */
 
-void fault_open(const struct target *target)
+void fault_open(struct target *target)
 {
 	const struct berth_option *const *options = target->plugin->desc.options;
+	struct berth_target *theirs = (struct berth_target *)(void *)target;
 
 	lock_init(&state.lock, LOCK_LEAF);
 	for (size_t i = 0; options && options[i] && state.secret_count < SECRETS_MAX; i++) {
-		const void *abi = target;
-		struct berth_target *theirs;
 		char *to = state.secrets[state.secret_count];
 		size_t len = 0;
 
-		memcpy(&theirs, &abi, sizeof(theirs));
 		if (options[i]->secret &&
 		    hostapi_table.secret(theirs, options[i]->key, to, WORD_MAX - 1, &len) == BERTH_OK &&
 		    len >= WORD_LEAST) {

@@ -39,7 +39,7 @@ struct fault {
 
 /* Main thread, while no operation runs: secrets that must not show (the values of the target's secret options). */
 struct target;
-void fault_open(const struct target *target);
+void fault_open(struct target *target);
 void fault_close(void);
 size_t fault_secrets(void);
 const char *fault_secret(size_t i);

@@ -160,6 +160,7 @@ bool kit_close(struct kit *kit)
 		registry_close(kit->registry, clock_after_ms(30000));
 	kit->registry = NULL;
 	kit->target = NULL;
+	fault_close();
 	if (kit->own_state_dir && closed)
 		nftw(kit->state_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return closed;
