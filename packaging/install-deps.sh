@@ -6,7 +6,7 @@ set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libmicrohttpd-dev libgnutls28-dev libcurl4-openssl-dev libjson-c-dev libhiredis-dev
 libconfig-dev libsqlite3-dev libssl-dev libcmocka-dev ca-certificates libsodium-dev libhttp-parser-dev libyaml-dev"
-tests="python3 iproute2 openssl util-linux python3-yaml curl make g++ sqlite3 binutils libfaketime bzip2 xz-utils dpkg-dev procps
+tests="python3 python3-jsonschema iproute2 openssl util-linux python3-yaml curl make g++ sqlite3 binutils libfaketime bzip2 xz-utils dpkg-dev procps
 abigail-tools clang zsh groff-base python3-cryptography busybox-static redis-server redis-sentinel"
 
 fuzz="clang-14 libclang-rt-14-dev llvm-14"

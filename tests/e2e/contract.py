@@ -5,8 +5,13 @@ Only the keywords that the document uses; another one is refused, so that no rul
 """
 
 import re
+import sys
 
-import yaml
+try:
+    import yaml
+except ImportError:  # another Python than the distribution's, whose package it is
+    sys.path.append("/usr/lib/python3/dist-packages")
+    import yaml
 
 KEYWORDS = {"type", "required", "properties", "items", "enum", "const", "pattern", "format", "minimum", "maximum", "minLength",
             "maxLength", "maxItems", "oneOf", "additionalProperties", "description", "default", "contentEncoding", "$ref"}
