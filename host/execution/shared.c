@@ -67,6 +67,7 @@ static int check_objects(struct store *store, struct blob_store *blobs, struct e
 {
 	char key[sizeof(OBJECT_PREFIX) + IDENT_ID_MAX];
 	struct first first = {.key = ROW_OBJECTS, .doc = key};
+	struct err ignored;
 	uint64_t size;
 	int rc;
 
@@ -76,7 +77,7 @@ static int check_objects(struct store *store, struct blob_store *blobs, struct e
 		rc = store_update(store, first_step, &first, err);
 	if (rc == 0 && strcmp(first.found, key) == 0)
 		goto out;
-	blob_delete(blobs, key, NULL);
+	blob_delete(blobs, key, &ignored); /* an empty object more does no harm */
 	if (rc == 0) {
 		rc = blob_size(blobs, first.found, &size, err);
 		if (rc == ERR_NOT_FOUND)

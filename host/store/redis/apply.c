@@ -186,6 +186,7 @@ static void cache_count(struct redis_store *store, const struct txn_count *count
 {
 	char text[24];
 	struct store_row row = {.key = count->name, .group = "", .doc = text};
+	int64_t sum = count->base + count->delta; /* the script has refused what would overflow */
 
 	if (count->delta == 0)
 		return;
@@ -193,7 +194,7 @@ static void cache_count(struct redis_store *store, const struct txn_count *count
 		cache_drop(store->cache, REDIS_TABLE_COUNTERS, count->name);
 		return;
 	}
-	row.doc_len = (size_t)snprintf(text, sizeof(text), "%lld", (long long)(count->base + count->delta));
+	row.doc_len = (size_t)snprintf(text, sizeof(text), "%lld", (long long)sum);
 	cache_put(store->cache, REDIS_TABLE_COUNTERS, &(struct cached_row){row, 0}, rev);
 }
 

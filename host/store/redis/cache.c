@@ -3,6 +3,7 @@
  * Rows as this process last knew them, least recently used first to go. Any thread, under its lock. A hint only: what a
  * step decides by it is checked by the script that applies it. It must never replace what it knows of a later moment.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,7 @@ static void remove_at(struct row_cache *cache, struct slot **at)
 {
 	struct slot *slot = *at;
 
+	assert(slot != NULL);
 	*at = slot->chain;
 	unlink_slot(cache, slot);
 	cache->bytes -= slot->size;

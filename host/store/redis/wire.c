@@ -19,20 +19,28 @@
 
 /* ---- arguments ---- */
 
+static bool grow(struct wire_args *args)
+{
+	size_t room = args->room == 0 ? 64 : (size_t)args->room * 2;
+	const char **ptr = realloc(args->ptr, room * sizeof(*ptr));
+	size_t *len;
+
+	if (ptr == NULL)
+		return false;
+	args->ptr = ptr;
+	len = realloc(args->len, room * sizeof(*len));
+	if (len == NULL)
+		return false;
+	args->len = len;
+	args->room = (int)room;
+	return true;
+}
+
 void wire_arg(struct wire_args *args, const char *ptr, size_t len)
 {
-	if (args->count == args->room) {
-		int room = args->room == 0 ? 64 : args->room * 2;
-		const char **more = realloc(args->ptr, (size_t)room * sizeof(*more));
-		size_t *lens = more != NULL ? realloc(args->len, (size_t)room * sizeof(*lens)) : NULL;
-
-		args->ptr = more != NULL ? more : args->ptr;
-		args->len = lens != NULL ? lens : args->len;
-		if (lens == NULL) {
-			args->error = ERR_NOMEM;
-			return;
-		}
-		args->room = room;
+	if (args->count == args->room && !grow(args)) {
+		args->error = ERR_NOMEM;
+		return;
 	}
 	args->ptr[args->count] = ptr;
 	args->len[args->count++] = len;
