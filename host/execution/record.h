@@ -137,7 +137,7 @@ int claim_decode(struct arena *arena, const char *id, const char *doc, size_t le
 void record_new_id(int64_t now_ms, char ret_id[IDENT_ID_MAX + 1]);
 bool record_id_valid(const char *id);
 /* "executions/<id>/stdout". stream 1 or 2. */
-#define RECORD_OUTPUT_KEY_MAX 80
+#define RECORD_OUTPUT_KEY_MAX 144
 void record_output_key(const char *id, unsigned stream, char ret_key[RECORD_OUTPUT_KEY_MAX]);
 
 #endif
