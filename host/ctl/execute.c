@@ -87,6 +87,8 @@ static int post(struct ctl *ctl, const char *body, const char *header, struct ct
 		in_row = reply->lost ? in_row + 1 : 0;
 		lost = lost || reply->lost;
 		ctl_reply_fini(reply);
+		if (ctl_stopped())
+			return CTL_ERROR;
 		if (!lost || in_row == LOST_MAX || !clock_left_ms(until_ns))
 			return no_answer(ctl, lost);
 		usleep(PAUSE_MS * 1000);
@@ -164,6 +166,20 @@ static int judge(struct ctl *ctl, struct json_object *record)
 	return rc;
 }
 
+/* A stopped copy leaves nothing running in the sandbox. */
+static void cancel_stopped(struct ctl *ctl, const char *id)
+{
+	struct ctl_reply reply;
+	struct buf path;
+
+	if (!ctl_stopped() || !*id)
+		return;
+	ctl_execution_path(&path, id, "");
+	ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply);
+	ctl_reply_fini(&reply);
+	buf_fini(&path);
+}
+
 int ctl_run_script(struct ctl *ctl, const char *task, const char *script, struct buf *out)
 {
 	struct ctl_create create = {.task = task, .script = script, .script_len = strlen(script)};
@@ -172,6 +188,7 @@ int ctl_run_script(struct ctl *ctl, const char *task, const char *script, struct
 
 	if (!rc)
 		rc = ctl_wait_terminal(ctl, ctl_text(record, "id"), &ended);
+	cancel_stopped(ctl, ctl_text(record, "id"));
 	if (!rc)
 		rc = judge(ctl, ended);
 	if (!rc && out)

@@ -281,6 +281,8 @@ int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret)
 		ctl_pass_interrupt(ctl);
 		if (look(ctl, id, &revision, ret, &away, &rc))
 			return rc;
+		if (ctl_stopped())
+			return CTL_ERROR;
 		if (!away) {
 			until_ns = clock_after_ms(OUTAGE_MS);
 			continue;

@@ -239,7 +239,7 @@ int tree_remote(struct ctl *ctl, const char *task, const char *base, struct tree
 	rc = ctl_run_script(ctl, task, text.ptr, &out);
 	if (!rc && !tree_parse(base, out.ptr ? out.ptr : "", out.len, ret))
 		rc = ctl_fail(CTL_ERROR, "the sandbox's list of its files cannot be read");
-	if (rc && rc != CTL_UNAVAILABLE)
+	if (rc && rc != CTL_UNAVAILABLE && !ctl_stopped())
 		fputs("  comparing folders runs a script with find, stat and sha256sum in the sandbox; --plain does without\n", stderr);
 	buf_fini(&text);
 	buf_fini(&quoted);

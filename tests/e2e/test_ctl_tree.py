@@ -307,6 +307,19 @@ def test_an_interrupted_copy_leaves_no_half_file_and_goes_on(make):
     equal(picture(back), picture(tree))
 
 
+def test_interrupted_while_the_sandbox_lists(make):
+    b = make().start()
+    b.sh("t", "mkdir d; echo x >d/f")
+    b.mock.faults("execute delay=60s")
+    for args in (("put", *W, "-r", "t", str(b.dir / "providers.d")), ("get", *W, "-r", "t", "d", str(b.dir / "into"))):
+        process = subprocess.Popen([CTL, *args], env=environment(b), stderr=subprocess.PIPE)
+        running = lambda: [i for i in b.get("/sandbox/executions", workspace_id="w").json["items"] if i["status"] == "running"]
+        wait_for(running, what="the script")
+        process.send_signal(signal.SIGINT)
+        equal(process.wait(timeout=20 * harness.PATIENCE), -signal.SIGINT, process.stderr.read())
+        wait_for(lambda: not running(), what="the script's cancel")
+
+
 def test_many_files_at_once_and_faults_of_the_provider(make):
     b = make().start()
     tree = b.dir / "tree"
