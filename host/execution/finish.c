@@ -64,6 +64,17 @@ static int put_object(struct run *run, const char *key, const struct spool_summa
 	return blob_put_file(run->e->config.blobs, key, sum->path, &info, err);
 }
 
+/* A full disk is waited for as long as it takes, as it is while the command runs; not for one that was stopped. */
+static bool may_wait_longer(struct run *run, const struct err *why)
+{
+	bool stopped;
+
+	lock_take(&run->e->lock);
+	stopped = run->cancel || run->lost[0];
+	lock_drop(&run->e->lock);
+	return !stopped && strcmp(why->reason, "disk_full") == 0;
+}
+
 /* An object store that stays away longer than the grace costs the output, not the ending; the record says so. */
 static int store_object(struct finish_step *f, unsigned i)
 {
@@ -83,7 +94,7 @@ static int store_object(struct finish_step *f, unsigned i)
 		log_warn("cannot store an output, trying again", KS("execution", run->id), KS("error", err.msg));
 		if (rc == ERR_SHUTTING_DOWN || !wait_to_store(run->e, ms))
 			return ERR_SHUTTING_DOWN;
-		if (clock_boot_ns() > until)
+		if (clock_boot_ns() > until && !may_wait_longer(run, &err))
 			break;
 		ms = ms * 2 < STORE_MOST_MS ? ms * 2 : STORE_MOST_MS;
 	}

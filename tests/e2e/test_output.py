@@ -180,11 +180,11 @@ def test_output_flood_is_bounded(make):
     check(sum(f.stat().st_size for f in b.state.rglob("*") if f.is_file()) < 64 << 20, "disk is bounded")
 
 
-def small_disk(b, size):
+def small_disk(b, options):
     """A disk of its own for the objects, and with them for what commands write."""
     disk = b.dir / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(disk)], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"{options},mode=700", "tmpfs", str(disk)], capture_output=True)
     if mounted.returncode:
         raise Skipped("needs the right to mount")
     return disk
@@ -193,7 +193,7 @@ def small_disk(b, size):
 def test_a_full_disk_delays_output_and_loses_none(make):
     """What the sandbox still has is not dropped for want of room here: it is read when there is room again."""
     b = make()
-    disk = small_disk(b, "4m")
+    disk = small_disk(b, "size=4m")
     try:
         conf = b.dir / "berth.conf"
         conf.write_text(conf.read_text() + f'objects: {{ path = "{disk}/objects"; }};\n')
@@ -224,6 +224,37 @@ def test_a_full_disk_delays_output_and_loses_none(make):
         equal(record["result"]["stdout_sha256"], hashlib.sha256(expected).hexdigest())
         check(b.output(id) == expected, "every byte")
         equal(b.output(id, "stderr"), b"done\n")
+        equal(b.stop(), 0)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], capture_output=True)
+
+
+def test_a_disk_that_is_full_at_the_end_loses_no_output(make):
+    """The command has ended, and its output, which is here, has no place among the objects: that is waited for, too."""
+    b = make(conf='execution: { completion_grace = "1s"; };')
+    disk = small_disk(b, "size=64m,nr_inodes=60")
+    try:
+        conf = b.dir / "berth.conf"
+        conf.write_text(conf.read_text() + f'objects: {{ path = "{disk}/objects"; }};\n')
+        b.start()
+        id = b.create("t", f"seq 1 50000; while [ ! -e {b.dir}/gate ]; do sleep 0.02; done").expect(202).json["id"]
+        expected = b"".join(b"%d\n" % i for i in range(1, 50001))
+        wait_for(lambda: list((disk / "objects").rglob("spool-*")), 30, "the output to be in a file")
+        fillers = []
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(disk / f"filler-{len(fillers)}")
+                fillers[-1].touch()
+        (b.dir / "gate").touch()
+        # Tries after 0.1, 0.2, 0.4 … seconds: the sixth is well past the grace.
+        wait_for(lambda: b.log().count("cannot store an output, trying again") >= 6, 30, "tries to store it")
+        equal(b.record(id)["status"], "running")
+        for filler in fillers:
+            filler.unlink(missing_ok=True)
+        record = b.finish(id)
+        equal((record["status"], record["result"]["exit_code"]), ("completed", 0), record.get("error"))
+        equal(record["result"]["stdout_truncated"], False)
+        check(b.output(id) == expected, "every byte")
         equal(b.stop(), 0)
     finally:
         subprocess.run(["umount", "-l", str(disk)], capture_output=True)
