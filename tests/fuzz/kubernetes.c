@@ -72,7 +72,6 @@ static void check_kubeconfig(const char *text, size_t len)
 		explained(rc, &err);
 		return;
 	}
-	FUZZ_PLANTED(cluster.server, strlen(cluster.server));
 	FUZZ_CHECK(!strncmp(cluster.server, "http", 4) && cluster.server[strlen(cluster.server) - 1] != '/');
 	FUZZ_CHECK(material_is_set(&cluster.cert) == material_is_set(&cluster.key));
 	cluster_fini(&cluster);
@@ -108,6 +107,7 @@ static void check_session(const char *text, size_t len)
 	if (session_of(&from, &session)) {
 		struct berth_session to = from;
 
+		FUZZ_PLANTED(session.task, strlen(session.task));
 		session_state(&session, state);
 		to.state = str_of(state);
 		FUZZ_CHECK(session_of(&to, &again) && !strcmp(again.task, session.task) &&
@@ -115,6 +115,7 @@ static void check_session(const char *text, size_t len)
 		FUZZ_CHECK(names_dns(session.ref.ns, 63) && names_dns(session.ref.name, 63));
 	}
 	FUZZ_CHECK(names_label(id, label) && strlen(label) <= LABEL_VALUE_MAX);
+	FUZZ_PLANTED(label, strlen(label));
 	free(id);
 }
 
