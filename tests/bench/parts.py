@@ -158,10 +158,10 @@ def in_turn(number, ours, reference):
     return first, reference()
 
 
-def seconds_until(condition, limit=60):
+def seconds_until(condition, limit=60, every=0.002):
     begin = time.monotonic()
     while not condition():
         if time.monotonic() - begin > limit:
             raise harness.Failure(f"not within {limit} s")
-        time.sleep(0.002)
+        time.sleep(every)
     return time.monotonic() - begin
