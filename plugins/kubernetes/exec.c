@@ -115,7 +115,7 @@ static int32_t take_ending(struct stream *s, const struct frame *frame, struct k
 	ending->duration_ms = (int64_t)count_of(tree, "duration_ms");
 	ending->stdout_dropped = count_of(tree, "stdout_dropped");
 	ending->stderr_dropped = count_of(tree, "stderr_dropped");
-	for (size_t i = 0; reason[i] && i < BERTH_REASON_MAX; i++)
+	for (size_t i = 0; i < BERTH_REASON_MAX && reason[i]; i++)
 		s->reason[i] = reason[i];
 	json_object_put(tree);
 	s->ended = known;
