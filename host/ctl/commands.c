@@ -48,15 +48,15 @@ static const struct ctl_command files[] = {
 		    "With --recursive what is the same there already is not sent again: repeat a copy that broke off. Permissions and\n"
 		    "symbolic links are kept. What cannot be copied is named, the rest is copied, and the exit code is not 0. Comparing,\n"
 		    "links and folders take short scripts in the sandbox (find, stat, sha256sum), and so the right to run commands;\n"
-		    "--plain does without.\n",
+		    "--plain does without: it sends every file and leaves folders' permissions to the daemon.\n",
 	    .examples = "berthctl put build-7 data.csv in/data.csv\n"
 			"berthctl put -r build-7 src\n"
 			"berthctl put -r build-7 . project\n"
 			"tar c src | berthctl put build-7 - src.tar\n"),
 	ROW("get", get, "TASK PATH [LOCAL]", "Copy a file or folder of the task's workspace to here ('-' = standard output).",
 	    OPTIONS(get_options, get_options),
-	    .more = "LOCAL is what PATH becomes; without it, the last part of PATH, and the task's name for the whole workspace (.). A file\n"
-		    "that LOCAL is a folder for goes into it. A file appears only when it is complete, with its permissions.\n\n"
+	    .more = "LOCAL is what PATH becomes; without it, the last part of PATH, and the task's name for the whole workspace (.). Where\n"
+		    "LOCAL is a folder, a file goes into it. A file appears only when it is complete, with its permissions.\n\n"
 		    "With --recursive what is the same here already is not fetched again, and each file is held against the digest that\n"
 		    "the sandbox told. Nothing is written outside of LOCAL, whatever the names and links are; links that lead out of\n"
 		    "the folder are named and not made. --plain does without a script in the sandbox.\n",

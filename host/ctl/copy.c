@@ -9,7 +9,7 @@
 
 #include "core/clock.h"
 
-#define JOBS_MAX 16
+#define JOBS_USUAL 4
 #define TRIES_MAX 6
 #define PAUSE_MS 300
 #define STACK_SIZE (512 * 1024)
@@ -145,9 +145,14 @@ static void *work(void *arg)
 	return NULL;
 }
 
+int copy_check_jobs(int64_t jobs)
+{
+	return jobs <= COPY_JOBS_MAX ? 0 : ctl_fail(CTL_USAGE, "--jobs: at most %d at once", COPY_JOBS_MAX);
+}
+
 void copy_run(struct copy *copy, int64_t jobs, const char *label)
 {
-	struct worker workers[JOBS_MAX] = {{0}};
+	struct worker workers[COPY_JOBS_MAX] = {{0}};
 	int64_t bytes = 0;
 	pthread_attr_t attr;
 	size_t count = 0;
@@ -160,8 +165,8 @@ void copy_run(struct copy *copy, int64_t jobs, const char *label)
 	copy->progress.files = (int64_t)copy->todo_count;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_SIZE);
-	jobs = jobs < 1 ? 4 : jobs > JOBS_MAX ? JOBS_MAX : jobs;
-	for (; count < (size_t)jobs && count < copy->todo_count; count++) {
+	jobs = jobs ? jobs : JOBS_USUAL;
+	for (; count < (size_t)jobs && count < COPY_JOBS_MAX && count < copy->todo_count; count++) {
 		workers[count].copy = copy;
 		workers[count].ctl = ctl_twin(copy->ctl);
 		if (pthread_create(&workers[count].thread, &attr, work, &workers[count]))

@@ -20,6 +20,7 @@ struct entry {
 	char sha256[65]; /* "" = not known */
 	char *target;	  /* of a link */
 	const char *problem; /* why it cannot be copied; NULL = it can */
+	bool used;	      /* a folder that a file below it makes */
 };
 
 struct tree {
@@ -78,7 +79,9 @@ void copy_failed(struct copy *copy, const char *path, int rc, const char *why);
 void copy_moved(void *copy, int64_t bytes); /* progress */
 /* The answer of an exchange: 0, or the failure noted; ret_again: worth another try. */
 int copy_judge(struct copy *copy, const char *path, int rc, struct ctl_reply *reply, int try, bool *ret_again);
-/* Runs `one` over the todo list with so many workers. */
+#define COPY_JOBS_MAX 16
+int copy_check_jobs(int64_t jobs); /* 0 or CTL_USAGE, with the sentence printed */
+/* Runs `one` over the todo list with so many workers; 0 = as many as is usual. */
 void copy_run(struct copy *copy, int64_t jobs, const char *label);
 int copy_report(struct copy *copy); /* the exit code */
 

@@ -276,7 +276,11 @@ static int look(struct copy *copy, const struct get_options *o)
 int tree_get(struct ctl *ctl, const char *task, const char *base, const char *local, const struct get_options *o)
 {
 	struct copy copy;
-	int rc = copy_init(&copy, ctl, task, base, local, base);
+	int rc = copy_check_jobs(o->jobs);
+
+	if (rc)
+		return rc;
+	rc = copy_init(&copy, ctl, task, base, local, base);
 
 	copy.one = get_one;
 	if (!rc)

@@ -200,12 +200,34 @@ static void finish(struct copy *copy)
 
 /* ---- the whole ---- */
 
+/* Files make the folders that they lie in; no other can be made without a script. */
+static void mark_used(struct tree *tree)
+{
+	for (size_t i = 0; i < tree->count; i++) {
+		char *path = tree->entries[i].kind == ENTRY_FILE ? strdup(tree->entries[i].path) : NULL, *slash;
+		struct entry *top = tree_find(tree, "");
+
+		if (path && top)
+			top->used = true;
+		while (path && (slash = strrchr(path, '/'))) {
+			struct entry *folder;
+
+			*slash = '\0';
+			folder = tree_find(tree, path);
+			if (folder)
+				folder->used = true;
+		}
+		free(path);
+	}
+}
+
 /* What cannot be copied is named; what is to be left out goes; the rest is to do. */
 static int sort_out(struct copy *copy, const struct put_options *o)
 {
 	struct tree *tree = &copy->source;
 
 	copy->todo = calloc(tree->count + 1, sizeof(*copy->todo));
+	mark_used(tree);
 	for (size_t i = 0; copy->todo && i < tree->count; i++) {
 		struct entry *entry = &tree->entries[i];
 		struct err err = {0};
@@ -219,6 +241,8 @@ static int sort_out(struct copy *copy, const struct put_options *o)
 			entry->problem = "has a name that no path of a workspace may have: a backslash, control bytes, no UTF-8, or too long";
 		else if (!entry->problem && entry->kind == ENTRY_LINK && o->plain)
 			entry->problem = "is a symbolic link, which --plain cannot make";
+		else if (!entry->problem && entry->kind == ENTRY_FOLDER && !entry->used && o->plain)
+			entry->problem = "is a folder without a file, which --plain cannot make";
 		buf_fini(&name);
 		if (entry->problem && *entry->problem)
 			copy_failed(copy, entry->path, CTL_ERROR, entry->problem);
@@ -249,7 +273,11 @@ static int look(struct copy *copy, const struct put_options *o)
 int tree_put(struct ctl *ctl, const char *task, const char *local, const char *base, const struct put_options *o)
 {
 	struct copy copy;
-	int rc = copy_init(&copy, ctl, task, base, local, local);
+	int rc = copy_check_jobs(o->jobs);
+
+	if (rc)
+		return rc;
+	rc = copy_init(&copy, ctl, task, base, local, local);
 
 	if (!rc)
 		rc = look(&copy, o);

@@ -139,6 +139,22 @@ def test_what_cannot_be_copied_is_named(make):
     equal(os.listdir(b.dir / "odd"), ["fine"])
 
 
+def test_plain_names_what_it_cannot_make(make):
+    b = make().start()
+    tree = make_tree(b.dir / "tree")
+    (tree / "empty" / "too").mkdir()
+    done = b.ctl("put", *W, "-r", "--plain", "--json", "t", str(tree), text=True)
+    equal(done.returncode, 1)
+    told = json.loads(done.stdout)
+    equal(sorted(x["path"] for x in told["failed"]), ["a/dangling", "a/up", "empty", "empty/too", "folder"])
+    equal(told["copied"], 8)
+    equal(b.get("/sandbox/executions", workspace_id="w").json["items"], [], "nothing was run")
+    equal(b.ctl("get", *W, "-r", "--plain", "t", "tree", str(b.dir / "back")).returncode, 0)
+    files = {name: what for name, what in picture(tree).items() if what[0] == "file"}
+    equal({name: what for name, what in picture(b.dir / "back").items() if what[0] == "file"}, files)
+    equal(b.ctl("put", *W, "-r", "-j", "17", "t", str(tree)).returncode, 2)
+
+
 def test_links_are_followed_when_asked(make):
     b = make().start()
     tree = b.dir / "tree"
