@@ -29,16 +29,16 @@ void rule_lost_refused(struct check *check)
 	fault_arm(&(struct fault){.kind = FAULT_REFUSE});
 	for (size_t i = 0; i < LOOKS && !check_failed(check); i++)
 		if (look_possible(check, &lost_looks[i], &scene) &&
-		    look(check, &lost_looks[i], &scene, kit_ms(check->kit, 4 * LOST_DEADLINE_MS), &rc, &absent, &err))
+		    look(check, &lost_looks[i], &scene, kit_ms(check->kit, LOST_DEADLINE_MS), &rc, &absent, &err))
 			must_be_retryable(check, lost_looks[i].word, rc, &err);
 	if (!check_failed(check)) {
-		rc = session_provision(check, never, NULL);
+		rc = session_provision_ms(check, never, NULL, kit_ms(check->kit, LOST_DEADLINE_MS));
 		must_be_retryable(check, "provision", rc, &never->err);
 	}
 	if (!check_failed(check)) {
 		memset(&err, 0, sizeof(err));
-		rc = call_release(check_call_ms(check, kit_ms(check->kit, 4 * LOST_DEADLINE_MS), NULL),
-				  &scene.session->abi, &err);
+		rc = call_release(check_call_ms(check, kit_ms(check->kit, LOST_DEADLINE_MS), NULL), &scene.session->abi,
+				  &err);
 		must_be_retryable(check, "release", rc, &err);
 	}
 	fault_disarm();
@@ -197,13 +197,13 @@ void rule_lost_redirect(struct check *check)
 					  .location = FAULT_TRAP "elsewhere"});
 		for (size_t i = 0; i < LOOKS && !check_failed(check); i++)
 			if (look_possible(check, &lost_looks[i], &scene) &&
-			    look(check, &lost_looks[i], &scene, kit_ms(check->kit, LOST_DEADLINE_MS), &rc, &absent,
+			    look(check, &lost_looks[i], &scene, kit_ms(check->kit, LOST_FOR_GOOD_MS), &rc, &absent,
 				 &err))
 				must_not_follow(check, lost_looks[i].word, rc, absent, statuses[s]);
 		if (check_failed(check))
 			break;
 		other = session_plan(check, NULL);
-		rc = session_provision(check, other, NULL);
+		rc = session_provision_ms(check, other, NULL, kit_ms(check->kit, LOST_DEADLINE_MS));
 		must_not_follow(check, "provision", rc, false, statuses[s]);
 		MUST(check, rc, "a provision that was redirected (%u) answers OK", statuses[s]);
 	}
