@@ -221,7 +221,7 @@ static size_t without_space(const char *text, unsigned char *ret)
 void *text_base64(const char *text, size_t *ret_len)
 {
 	size_t cap = strlen(text), len;
-	unsigned char *in = malloc(cap + 1), *out = malloc(cap / 4 * 3 + 4);
+	unsigned char *in = calloc(1, cap + 1), *out = malloc(cap / 4 * 3 + 4);
 	int got = -1;
 
 	if (in && out) {
