@@ -34,7 +34,7 @@ static struct sockaddr_un address(const char *path)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 
-	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%.*s", (int)sizeof(at.sun_path) - 1, path);
 	return at;
 }
 
