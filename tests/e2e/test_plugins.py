@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+import harness
 from harness import BUILD, PATIENCE, Skipped, check, equal, wait_for
 
 ZOO = BUILD / "tests" / "zoo"
@@ -38,15 +39,10 @@ REFUSED = {
     "fini-crashes": "crashed in fini: SIG",
 }
 
-# Sanitizers take the signals of a crash for reports of their own, unless told to leave them; the child that probes a plugin is
-# judged by the signal.
-SIGNALS = {name: os.environ[name] + "".join(f":handle_{signal}=0" for signal in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
-           for name in ("ASAN_OPTIONS", "TSAN_OPTIONS") if name in os.environ}
-
 
 def with_zoo(make, *animals, required=True, **kw):
     """A berthd with mock, and one target per animal in a region of its own."""
-    b = make(env=SIGNALS, **kw)
+    b = make(env=harness.SIGNALS, **kw)
     plugins = b.dir / "plugins"
     plugins.mkdir(mode=0o755)
     (plugins / "mock.so").symlink_to(BUILD / "lib" / "berth" / "plugins" / "mock.so")
@@ -67,8 +63,6 @@ def target(b, animal, required=True, more=""):
     (b.dir / "providers.d" / f"20-{animal}.conf").write_text(
         f'provider = "{animal}";\nname = "{animal}";\nregion = "{animal}";\n'
         f'required = {"true" if required else "false"};\n{more}\n')
-
-
 
 
 def without_sanitizers():
