@@ -216,16 +216,18 @@ static int32_t run(struct berth_call *call, const struct ops_route *route, const
 	return rc ? rc : route->run(call);
 }
 
-/* An eighth of the operations is kept for those that a waiting client needs to end the others. */
+/* An eighth of the operations is kept for those that a waiting client needs to end the others, and so is the last thread:
+ * in a storm of processes there is no other one to be had. */
 static bool admit(struct executor *executor, const struct ops_route *route, const struct request_room *room)
 {
 	uint32_t max = executor->options.max_operations;
 	uint32_t most = route->stream ? max - (max + 7) / 8 : max;
+	bool ends_others = route->execution && !route->stream;
 	bool ok = atomic_fetch_add(&executor->operations, 1) < max;
 
 	if (route->stream)
 		ok = atomic_fetch_add(&executor->streams, 1) < (most ? most : 1) && ok;
-	return ok && room->spare(room->ctx);
+	return ok && (ends_others || room->spare(room->ctx));
 }
 
 static void leave(struct executor *executor, const struct ops_route *route)

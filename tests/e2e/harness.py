@@ -24,11 +24,18 @@ TOKEN = "e2e-token-0123456789abcdef0123456789abcdef"
 # Sanitized daemons are slower; every limit below is multiplied by this.
 PATIENCE = float(os.environ.get("BERTH_PATIENCE", "1"))
 
+
+
+def is_sanitized():
+    cache = BUILD / "CMakeCache.txt"
+    return cache.exists() and bool(re.search(r"^BERTH_SANITIZE:\w+=.+$", cache.read_text(), re.M))
+
+
+SANITIZED = is_sanitized()
 # Sanitizers take the signals of a crash for reports of their own, unless told to leave them; the child that probes a plugin is
 # judged by the signal.
 SIGNALS = {name: os.environ[name] + "".join(f":handle_{signal}=0" for signal in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
            for name in ("ASAN_OPTIONS", "TSAN_OPTIONS") if name in os.environ}
-
 
 FULL = False  # set by run.py --full: the long matrices
 STORE = os.environ.get("BERTH_STORE", "sqlite")

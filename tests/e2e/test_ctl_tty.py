@@ -63,6 +63,7 @@ class Terminal:
 
 
 def own_terminal(slave):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the runner may have been started in the background
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
 

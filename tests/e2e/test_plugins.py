@@ -67,8 +67,7 @@ def target(b, animal, required=True, more=""):
 
 def without_sanitizers():
     """They take the signals for reports of their own."""
-    cache = (BUILD / "CMakeCache.txt").read_text()
-    if re.search(r"^BERTH_SANITIZE:\w+=.+$", cache, re.M):
+    if harness.SANITIZED:
         raise Skipped("sanitizers report crashes themselves")
 
 
