@@ -12,6 +12,7 @@ if [ ! -x "$dir/kubectl" ] || [ ! -x "$dir/kube-apiserver" ]; then
 	mkdir -p "$dir.new.$$"
 	trap 'rm -rf "$dir.new.$$"' EXIT
 	echo "kube-apiserver: building; this takes minutes the first time" >&2
+	GOFLAGS=-mod=readonly go list -deps . ./kubectl >/dev/null || exit 4
 	CGO_ENABLED=0 GOFLAGS=-mod=readonly go build -buildvcs=false -trimpath -ldflags '-s -w' -o "$dir.new.$$/" . ./kubectl >&2
 	rm -rf "$dir"
 	mv "$dir.new.$$" "$dir"
