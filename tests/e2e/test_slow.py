@@ -172,7 +172,7 @@ def test_thousands_of_slow_heads_harm_nobody(make):
             else:
                 equal(b.output(answer.expect(200).json["id"]), f"{number}\n".encode())
         used = metric(b, "process_resident_memory_bytes") - before
-        check(used < 64 << 20, f"{used / (1 << 20):.0f} MiB more for {most[0]} connections")
+        check(harness.SANITIZED or used < 64 << 20, f"{used / (1 << 20):.0f} MiB more for {most[0]} connections")
     finally:
         stop.set()
         attacker.join()
