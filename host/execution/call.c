@@ -175,12 +175,8 @@ static int handle_step(struct txn *txn, void *arg, struct err *err)
 
 	if (rc)
 		return rc;
-	if (!store_is_exclusive(in->run->e->config.store) &&
-	    (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt))
-		return steps_taken_over(in->run->id, err);
 	if (record_status_terminal(r.status) || r.attempt != in->run->facts.attempt)
-		return err_set(err, ERR_EXECUTION_CONFLICT, "execution %s is not at attempt %lld any more", r.id,
-			       (long long)in->run->facts.attempt);
+		return steps_overtaken(in->run, err);
 	c.handle = in->handle;
 	return steps_put_claim(txn, r.id, &c, err);
 }
@@ -243,13 +239,7 @@ static struct berth_str str(const char *text)
 	return (struct berth_str){text, text ? strlen(text) : 0};
 }
 
-/* What the plugin may still read when the run is another worker's: the worker that is stuck keeps it. */
-struct kept {
-	struct berth_session session;
-	char *text;
-	size_t len;
-	char handle[BERTH_HANDLE_MAX + 1];
-};
+/* ---- a session's copy ---- */
 
 static struct berth_str copy_str(char **at, struct berth_str from)
 {
@@ -261,30 +251,34 @@ static struct berth_str copy_str(char **at, struct berth_str from)
 	return copy;
 }
 
-static bool keep(const struct run *run, struct kept *ret)
+bool call_keep_session(const struct berth_session *from, struct kept_session *ret)
 {
-	const struct berth_session *s = &run->hold->session;
 	char *at;
 
-	ret->session = (struct berth_session){.struct_size = sizeof(ret->session)};
-	ret->len = s->ref.len + s->state.len + s->root.len + s->boot_id.len + 1;
+	*ret = (struct kept_session){.session = {.struct_size = sizeof(ret->session)}};
+	ret->len = from->ref.len + from->state.len + from->root.len + from->boot_id.len + 1;
 	ret->text = at = malloc(ret->len);
 	if (!at)
 		return false;
-	ret->session.ref = copy_str(&at, s->ref);
-	ret->session.state = copy_str(&at, s->state);
-	ret->session.root = copy_str(&at, s->root);
-	ret->session.boot_id = copy_str(&at, s->boot_id);
-	memcpy(ret->handle, run->handle, sizeof(ret->handle));
+	ret->session.ref = copy_str(&at, from->ref);
+	ret->session.state = copy_str(&at, from->state);
+	ret->session.root = copy_str(&at, from->root);
+	ret->session.boot_id = copy_str(&at, from->boot_id);
 	return true;
 }
 
-static void kept_fini(struct kept *kept)
+void call_drop_session(struct kept_session *kept)
 {
 	if (kept->text)
 		secret_wipe(kept->text, kept->len);
 	free(kept->text);
 }
+
+/* What the plugin may still read when the run is another worker's: the worker that is stuck keeps it. */
+struct kept {
+	struct kept_session copy;
+	char handle[BERTH_HANDLE_MAX + 1];
+};
 
 static int execute(struct run *run, const struct inputs *in, const struct kept *kept, struct call *call,
 		   struct err *err)
@@ -305,7 +299,7 @@ static int execute(struct run *run, const struct inputs *in, const struct kept *
 		.stderr_max = (uint64_t)plan->stderr_max,
 	};
 
-	return call_execute(call, &kept->session, &command, err);
+	return call_execute(call, &kept->copy.session, &command, err);
 }
 
 static int reattach_to(struct run *run, const struct kept *kept, struct call *call, struct err *err)
@@ -319,7 +313,7 @@ static int reattach_to(struct run *run, const struct kept *kept, struct call *ca
 		.stderr_offset = spool_seen(run->out, BERTH_STREAM_STDERR),
 	};
 
-	return call_reattach(call, &kept->session, &resume, err);
+	return call_reattach(call, &kept->copy.session, &resume, err);
 }
 
 static void copy_ending(const struct call *call, struct attempt *ret)
@@ -387,7 +381,8 @@ void call_perform(struct run *run, const struct inputs *in, bool reattach, struc
 
 	memset(ret, 0, sizeof(*ret));
 	ret->reattach = run->asking = reattach;
-	if (!call || !keep(run, &kept)) {
+	memcpy(kept.handle, run->handle, sizeof(kept.handle));
+	if (!call || !call_keep_session(&run->hold->session, &kept.copy)) {
 		ret->code = err_set(&ret->err, ERR_PROVIDER_UNAVAILABLE, "no memory for a provider call");
 		goto out;
 	}
@@ -395,7 +390,7 @@ void call_perform(struct run *run, const struct inputs *in, bool reattach, struc
 	if (!ret->held_back)
 		perform(run, &stream, &kept, call, late, ret);
 out:
-	kept_fini(&kept);
+	call_drop_session(&kept.copy);
 	call_free(call);
 }
 

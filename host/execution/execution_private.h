@@ -98,7 +98,7 @@ struct run {
 	struct call *call;	   /* the provider call to cancel */
 	bool has_session;	   /* its record is running */
 	bool unsure;		   /* a former process left it running: only its worker can tell what runs */
-	bool claimed;		   /* its claim is to be renewed */
+	int64_t claimed;	   /* attempt of this host's claim, which is to be renewed; 0: none */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
 	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
@@ -214,8 +214,8 @@ void steps_changed(struct executions *e, const char *id); /* notifies who watche
 /* What the transition table refused; with a shared store another host may only have been faster (reason `taken_over`).
  */
 void steps_defect(struct executions *e, const char *id, const struct err *err);
-/* Fails a step, since another host has or had the record. */
-int steps_taken_over(const char *id, struct err *err);
+/* Fails a step, since the record went on without this run: a defect, or with a shared store another host. */
+int steps_overtaken(const struct run *run, struct err *err);
 int64_t steps_now(struct executions *e); /* store time; a guess from the wall clock while the store is away */
 
 /* ---- fleet.c: other hosts of the same store ---- */
@@ -272,6 +272,14 @@ struct attempt {
 	char reason[BERTH_REASON_MAX + 1];
 };
 struct inputs;
+/* A session that a call may read after the hold is gone. False: no memory. */
+struct kept_session {
+	struct berth_session session;
+	char *text;
+	size_t len;
+};
+bool call_keep_session(const struct berth_session *from, struct kept_session *ret);
+void call_drop_session(struct kept_session *kept);
 void call_perform(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret);
 /* One short call that only this layer's cancel may end: 0, or the call's code. */
 int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
@@ -346,6 +354,9 @@ bool recover_is_open(struct txn *txn, const char *id, void *executions);
 void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap);
 
 uint64_t output_size_now(struct output_reader *reader);
+/* Up to cap bytes of an object at offset; *ret_len says how many there were. */
+int output_read_object(struct executions *e, const char *key, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
+		       struct err *err);
 /* The run's command is another host's now: readers look there. */
 void output_moved(struct run *run);
 

@@ -260,7 +260,7 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
 	if (rc == 0 && is_taken_over(run, &r, &c, txn_now(txn)))
-		rc = steps_taken_over(run->id, err);
+		rc = steps_overtaken(run, err);
 	if (rc == 0)
 		rc = steps_apply(run->e, txn, &r, f->finish->event, &f->change, f->event_id, &replay, err);
 	if (rc == 0)
@@ -285,40 +285,16 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 
 /* What a call needs after the hold is gone. */
 struct forget {
-	struct target *target;
-	struct berth_session session;
-	char *text;
-	size_t len;
+	struct target *target; /* NULL: nothing is to be forgotten */
+	struct kept_session kept;
 };
-
-static struct berth_str copy_str(char **at, struct berth_str from)
-{
-	struct berth_str copy = {*at, from.len};
-
-	if (from.len)
-		memcpy(*at, from.ptr, from.len);
-	*at += from.len;
-	return copy;
-}
 
 static void forget_prepare(const struct run *run, bool wanted, struct forget *ret)
 {
-	const struct berth_session *s = run->hold ? &run->hold->session : NULL;
-	char *at;
-
 	memset(ret, 0, sizeof(*ret));
-	if (!wanted || !s || !target_can(run->hold->target, BERTH_CAP_REATTACH))
-		return;
-	ret->len = s->ref.len + s->state.len + s->root.len + s->boot_id.len + 1;
-	ret->text = at = malloc(ret->len);
-	if (!at)
-		return;
-	ret->target = run->hold->target;
-	ret->session.struct_size = sizeof(ret->session);
-	ret->session.ref = copy_str(&at, s->ref);
-	ret->session.state = copy_str(&at, s->state);
-	ret->session.root = copy_str(&at, s->root);
-	ret->session.boot_id = copy_str(&at, s->boot_id);
+	if (wanted && run->hold && target_can(run->hold->target, BERTH_CAP_REATTACH) &&
+	    call_keep_session(&run->hold->session, &ret->kept))
+		ret->target = run->hold->target;
 }
 
 /* What is left behind goes with the session; a failure only costs room there. */
@@ -331,12 +307,10 @@ static void forget(const struct run *run, struct forget *f)
 		call = call_new(f->target, clock_after_ms(FORGET_MS), NULL);
 	if (call)
 		call_set_apart(call);
-	if (call && call_forget(call, &f->session, run->id, &err) && err.code != ERR_NOT_FOUND)
+	if (call && call_forget(call, &f->kept.session, run->id, &err) && err.code != ERR_NOT_FOUND)
 		log_info("the session did not forget a command", KS("execution", run->id), KS("error", err.msg));
 	call_free(call);
-	if (f->text)
-		secret_wipe(f->text, f->len);
-	free(f->text);
+	call_drop_session(&f->kept);
 }
 
 /* ---- */

@@ -63,7 +63,7 @@ void output_moved(struct run *run)
 	char key[64];
 
 	lock_take(&run->e->lock);
-	run->claimed = false;
+	run->claimed = 0;
 	lock_drop(&run->e->lock);
 	output_watch_key(run->id, key);
 	watch_notify(run->e->config.watch, key);
@@ -168,17 +168,26 @@ static int copy_piece(void *arg, const void *ptr, size_t len)
 	return 0;
 }
 
-static int read_stored(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
+int output_read_object(struct executions *e, const char *key, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
 		       struct err *err)
 {
 	struct piece piece = {.buf = buf, .cap = cap};
+	int rc = blob_read(e->config.blobs, key, offset, cap, copy_piece, &piece, err);
+
+	*ret_len = piece.len;
+	return rc;
+}
+
+static int read_stored(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
+		       struct err *err)
+{
 	int rc = 0;
 
+	*ret_len = cap;
 	if (reader->small)
 		memcpy(buf, reader->small + offset, cap);
 	else
-		rc = blob_read(reader->e->config.blobs, reader->key, offset, cap, copy_piece, &piece, err);
-	*ret_len = reader->small ? cap : piece.len;
+		rc = output_read_object(reader->e, reader->key, offset, buf, cap, ret_len, err);
 	if (rc == 0 && *ret_len != cap)
 		rc = err_set(err, ERR_CORRUPT, "object %s is shorter than its record says", reader->key);
 	return rc;

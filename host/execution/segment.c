@@ -25,6 +25,7 @@ static void cell_key(const char *id, int64_t attempt, unsigned stream, uint64_t 
 
 struct growing {
 	char id[IDENT_ID_MAX + 1];
+	int64_t attempt;
 	struct spool_output *out;
 	uint64_t before[2], now[2];
 };
@@ -51,6 +52,7 @@ static bool growing_one(const char *key, void *value, void *arg)
 	if (g->now[0] == g->before[0] && g->now[1] == g->before[1])
 		return true;
 	snprintf(g->id, sizeof(g->id), "%s", key);
+	g->attempt = run->claimed;
 	g->out = spool_output_ref(run->out);
 	return ++page->count < PAGE;
 }
@@ -59,36 +61,22 @@ struct publish {
 	struct executions *e;
 	const struct growing *g;
 	char event_id[IDENT_ID_MAX + 1];
-	int64_t attempt;
-	bool ours;
 };
-
-static int attempt_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct publish *p = arg;
-	struct record r;
-	struct claim c;
-	int rc = steps_load(txn, p->g->id, &r, &c, err);
-
-	p->ours = rc == 0 && r.status == RECORD_RUNNING && c.runner && strcmp(c.runner, p->e->config.host_id) == 0;
-	p->attempt = rc == 0 ? r.attempt : 0;
-	return rc == ERR_NOT_FOUND ? 0 : rc;
-}
 
 static int publish_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct publish *p = arg;
-	struct record_change change = {.attempt = p->attempt};
+	struct record_change change = {.attempt = p->g->attempt};
 	char key[64];
 	struct record r;
 	struct claim c;
 	bool replay;
 	int rc = steps_load(txn, p->g->id, &r, &c, err);
 
-	if (rc || r.status != RECORD_RUNNING || r.attempt != p->attempt || !c.runner ||
+	if (rc || r.status != RECORD_RUNNING || r.attempt != p->g->attempt || !c.runner ||
 	    strcmp(c.runner, p->e->config.host_id) != 0)
 		return rc == ERR_NOT_FOUND ? 0 : rc;
-	c.live_attempt = p->attempt;
+	c.live_attempt = p->g->attempt;
 	c.live_stdout = (int64_t)p->g->now[0];
 	c.live_stderr = (int64_t)p->g->now[1];
 	rc = steps_put_claim(txn, r.id, &c, err);
@@ -116,7 +104,7 @@ static int put_cells(struct publish *p, unsigned stream, char *buf, struct err *
 		} while (rc == 0 && n > 0 && got < want);
 		if (rc == 0 && got < want)
 			rc = err_set(err, ERR_IO, "the spool of %s is shorter than it was", g->id);
-		cell_key(g->id, p->attempt, stream, at, key);
+		cell_key(g->id, g->attempt, stream, at, key);
 		if (rc == 0)
 			rc = blob_put_bytes(p->e->config.blobs, key, buf, want, err);
 	}
@@ -138,10 +126,8 @@ static void publish(struct executions *e, const struct growing *g, char *buf)
 {
 	struct publish p = {.e = e, .g = g};
 	struct err err = {0};
-	int rc = store_view(e->config.store, attempt_step, &p, &err);
+	int rc = 0;
 
-	if (rc == 0 && !p.ours)
-		return;
 	for (unsigned stream = 1; rc == 0 && stream <= 2; stream++)
 		rc = put_cells(&p, stream, buf, &err);
 	steps_event_id(p.event_id);
@@ -227,27 +213,10 @@ uint64_t segment_size(struct executions *e, const char *id, unsigned stream, boo
 	return look.size;
 }
 
-struct copy {
-	char *buf;
-	size_t cap, len;
-};
-
-static int copy_bytes(void *arg, const void *ptr, size_t len)
-{
-	struct copy *copy = arg;
-
-	if (len > copy->cap - copy->len)
-		return ERR_INTERNAL;
-	memcpy(copy->buf + copy->len, ptr, len);
-	copy->len += len;
-	return 0;
-}
-
 int segment_read(struct executions *e, const char *id, unsigned stream, uint64_t offset, void *buf, size_t cap,
 		 size_t *ret_len, bool *ret_open, struct err *err)
 {
 	struct live_look look = {.id = id, .stream = stream};
-	struct copy copy = {.buf = buf};
 	char key[RECORD_OUTPUT_KEY_MAX];
 	uint64_t in_cell = CELL - offset % CELL;
 	int rc = look_live(e, &look, err);
@@ -256,12 +225,12 @@ int segment_read(struct executions *e, const char *id, unsigned stream, uint64_t
 	*ret_open = rc == 0 && look.open;
 	if (rc || !look.open || offset >= look.size)
 		return rc;
-	copy.cap = cap < in_cell ? cap : (size_t)in_cell;
-	if (copy.cap > look.size - offset)
-		copy.cap = (size_t)(look.size - offset);
+	if (cap > in_cell)
+		cap = (size_t)in_cell;
+	if (cap > look.size - offset)
+		cap = (size_t)(look.size - offset);
 	cell_key(id, look.attempt, stream, offset, key);
-	rc = blob_read(e->config.blobs, key, offset % CELL, copy.cap, copy_bytes, &copy, err);
-	*ret_len = copy.len;
+	rc = output_read_object(e, key, offset % CELL, buf, cap, ret_len, err);
 	/* It ended between the two looks: the next one finds the stored output. */
 	return rc == ERR_NOT_FOUND ? 0 : rc;
 }

@@ -196,11 +196,13 @@ void steps_changed(struct executions *e, const char *id)
 	watch_notify(e->config.watch, key);
 }
 
-int steps_taken_over(const char *id, struct err *err)
+int steps_overtaken(const struct run *run, struct err *err)
 {
-	int rc = err_set(err, ERR_EXECUTION_CONFLICT, "another host went on with %.48s", id);
+	int rc = err_set(err, ERR_EXECUTION_CONFLICT, "execution %s is not at attempt %lld any more", run->id,
+			 (long long)run->facts.attempt);
 
-	err_reason(err, "taken_over");
+	if (!store_is_exclusive(run->e->config.store))
+		err_reason(err, "taken_over");
 	return rc;
 }
 

@@ -83,7 +83,7 @@ void take_set_facts(struct run *run, const struct run_facts *facts)
 	run->facts = *facts;
 	lock_take(&run->e->lock);
 	run->queue_expires_ms = facts->queue_expires_ms;
-	run->claimed = facts->attempt > 0;
+	run->claimed = facts->attempt;
 	if (facts->cancel && !run->cancel) {
 		run->cancel = true;
 		snprintf(run->cancel_reason, sizeof(run->cancel_reason), "cancelled");
