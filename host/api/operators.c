@@ -30,20 +30,6 @@ static void put_text(struct buf *out, const char *name, const char *text)
 
 /* ---- providers ---- */
 
-static void put_capabilities(struct buf *out, uint64_t capabilities)
-{
-	const char *comma = "";
-
-	buf_puts(out, ",\"capabilities\":[");
-	for (unsigned i = 0; plugin_capability_word(i); i++) {
-		if (!(capabilities & (UINT64_C(1) << i)))
-			continue;
-		buf_printf(out, "%s\"%s\"", comma, plugin_capability_word(i));
-		comma = ",";
-	}
-	buf_puts(out, "]");
-}
-
 /* Whether work is given to its targets, and how many of its calls do not come back. */
 static void put_health(struct buf *out, const struct registry *registry, const struct plugin *plugin)
 {
@@ -74,7 +60,7 @@ static void put_provider(struct buf *out, const struct registry *registry, const
 	put_text(out, "build_id", plugin->desc.build_id);
 	buf_printf(out, ",\"abi\":\"%u.%u\",", plugin->desc.abi_major, plugin->desc.abi_minor);
 	put_text(out, "path", plugin->path);
-	put_capabilities(out, plugin->desc.capabilities);
+	plugin_put_capabilities(out, plugin->desc.capabilities);
 	put_health(out, registry, plugin);
 	buf_puts(out, ",\"targets\":[");
 	for (size_t i = 0; i < registry->target_count; i++) {

@@ -36,7 +36,7 @@ static void put_text(struct buf *out, const char *name, const char *text)
 		buf_puts(out, "null");
 }
 
-static void put_capabilities(struct buf *out, uint64_t capabilities)
+void plugin_put_capabilities(struct buf *out, uint64_t capabilities)
 {
 	const char *comma = "";
 
@@ -111,7 +111,7 @@ static void put_plugin(struct buf *out, const struct plugin *plugin)
 	put_text(out, "build_id", plugin->desc.build_id);
 	buf_printf(out, ",\"abi\":\"%u.%u\",", plugin->desc.abi_major, plugin->desc.abi_minor);
 	put_text(out, "path", plugin->path);
-	put_capabilities(out, plugin->desc.capabilities);
+	plugin_put_capabilities(out, plugin->desc.capabilities);
 	put_operations(out, plugin);
 	put_options(out, plugin);
 	put_metrics(out, plugin);

@@ -59,7 +59,7 @@ static int32_t patch_once(struct kube *k, struct berth_call *call, struct sessio
 
 	if (rc)
 		return rc;
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->ref.name);
+	snprintf(path, sizeof(path), PODS_PATH "/%s", session->ref.ns, session->ref.name);
 	rc = api_send(k, call, &request, &answer, err);
 	if (!rc)
 		*ret_pod = json_object_get(answer.body);

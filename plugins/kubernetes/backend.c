@@ -9,7 +9,10 @@
 #include <string.h>
 
 #include "api.h"
+#include "claims.h"
 #include "template.h"
+
+#define PAGE 250 /* items asked for at once */
 
 int32_t backend_get(struct kube *k, struct berth_call *call, const char *path, const char *what,
 		    struct json_object **ret_body, struct kerr *err)
@@ -107,6 +110,61 @@ int32_t backend_select(const struct kube *k, const char *workspace, const char *
 	url->bad = url->bad || text.bad;
 	buf_wipe(&text);
 	return url->bad ? kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory") : BERTH_OK;
+}
+
+static int32_t page(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
+		    const char *cursor, struct json_object **ret, struct kerr *err)
+{
+	struct buf url = {.max = 8192};
+	int32_t rc;
+
+	*ret = NULL;
+	buf_add(&url, k->claims ? CLAIMS_PATH : PODS_PATH, k->ns);
+	buf_add(&url, "?limit=%d&", PAGE);
+	rc = backend_select(k, workspace, task, &url, err);
+	if (!rc && *cursor) {
+		buf_add(&url, "&continue=");
+		buf_percent(&url, cursor);
+	}
+	if (!rc && url.bad)
+		rc = kerr_set(err, BERTH_INVALID, "cursor", "the cursor is too long");
+	if (!rc)
+		rc = backend_get(k, call, url.ptr, backend_of(k)->list_what, ret, err);
+	buf_wipe(&url);
+	return rc;
+}
+
+int32_t backend_find(struct kube *k, struct berth_call *call, const char *workspace, const char *task, struct kerr *err)
+{
+	char cursor[4096] = "";
+	int32_t rc;
+
+	do {
+		struct json_object *list;
+
+		rc = page(k, call, workspace, task, cursor, &list, err);
+		if (!rc)
+			rc = backend_of(k)->emit(k, call, list, workspace, task);
+		snprintf(cursor, sizeof(cursor), "%s", api_text(list, "metadata.continue"));
+		json_object_put(list);
+	} while (!rc && *cursor);
+	return rc;
+}
+
+int32_t backend_list(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err)
+{
+	struct json_object *list;
+	int32_t rc = page(k, call, "", "", cursor, &list, err);
+
+	if (!rc)
+		rc = backend_of(k)->emit(k, call, list, "", "");
+	if (!rc && *api_text(list, "metadata.continue")) {
+		const struct berth_str next = str_of(api_text(list, "metadata.continue"));
+
+		rc = kube_host->emit_cursor(call, &next);
+	}
+	json_object_put(list);
+	return rc;
 }
 
 /* What Kubernetes shows of a runtime class is its name; what that isolates by is the operator's word. */

@@ -10,11 +10,14 @@
 #include "podview.h"
 #include "session.h"
 
+#define PODS_PATH "/api/v1/namespaces/%s/pods"
+
 struct backend {
 	int32_t (*check)(struct kube *k, struct berth_call *call, struct kerr *err);
-	int32_t (*find)(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
-			struct kerr *err);
-	int32_t (*list)(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err);
+	const char *list_what; /* for errors */
+	/* Every session among the items of a list; of one task unless it is "". */
+	int32_t (*emit)(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
+			const char *task);
 	int32_t (*provision)(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err);
 	/* Blocks until the session has a pod, and names it in session; progress on the way. */
 	int32_t (*locate)(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err);
@@ -48,6 +51,13 @@ void report_pod(const struct kube *k, struct json_object *pod, const struct podv
 /* The one object with that name; *ret_body is NULL with NOT_FOUND. To be put. */
 int32_t backend_get(struct kube *k, struct berth_call *call, const char *path, const char *what,
 		    struct json_object **ret_body, struct kerr *err);
+/* A list's label selector, percent-encoded: the deployment's objects, or a task's. */
+int32_t backend_select(const struct kube *k, const char *workspace, const char *task, struct buf *url,
+		       struct kerr *err);
+/* The operations find and list: pages of what carries our labels. */
+int32_t backend_find(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
+		     struct kerr *err);
+int32_t backend_list(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err);
 /* DELETE with the uid as precondition; OK when it is gone or going, NOT_FOUND when there was none. */
 int32_t backend_delete(struct kube *k, struct berth_call *call, const char *path, const char *what, const char *uid,
 		       struct kerr *err);
@@ -57,8 +67,5 @@ bool backend_hold_off(struct berth_call *call, const struct kerr *err);
 /* Labels and annotations of an object that Berth makes. The identity may be empty. */
 int32_t backend_mark(const struct kube *k, struct json_object *metadata, const char *workspace, const char *task,
 		     const char *intent, struct kerr *err);
-/* A list's label selector, percent-encoded: the deployment's objects, or a task's. */
-int32_t backend_select(const struct kube *k, const char *workspace, const char *task, struct buf *url,
-		       struct kerr *err);
 
 #endif

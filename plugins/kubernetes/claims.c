@@ -14,7 +14,6 @@
 #include "backend.h"
 #include "template.h"
 
-#define PAGE 250
 #define LOOK_FIRST_NS INT64_C(20000000)
 #define LOOK_MOST_NS INT64_C(500000000)
 #define RENEWS_MAX 5
@@ -121,7 +120,7 @@ static void report(const struct kube *k, struct json_object *claim, struct json_
 
 /* ---- find and list ---- */
 
-static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
+static int32_t claims_emit(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
 			  const char *task)
 {
 	struct json_object *items = api_at(list, "items");
@@ -139,61 +138,6 @@ static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_o
 		report(k, claim, NULL, NULL, NULL, &out);
 		rc = kube_host->emit_session(call, &out.info);
 	}
-	return rc;
-}
-
-static int32_t page(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
-		    const char *cursor, struct json_object **ret, struct kerr *err)
-{
-	struct buf url = {.max = 8192};
-	int32_t rc;
-
-	*ret = NULL;
-	buf_add(&url, CLAIMS_PATH "?limit=%d&", k->ns, PAGE);
-	rc = backend_select(k, workspace, task, &url, err);
-	if (!rc && *cursor) {
-		buf_add(&url, "&continue=");
-		buf_percent(&url, cursor);
-	}
-	if (!rc && url.bad)
-		rc = kerr_set(err, BERTH_INVALID, "cursor", "the cursor is too long");
-	if (!rc)
-		rc = backend_get(k, call, url.ptr, "list claims", ret, err);
-	buf_wipe(&url);
-	return rc;
-}
-
-static int32_t claims_find(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
-			   struct kerr *err)
-{
-	char cursor[4096] = "";
-	int32_t rc;
-
-	do {
-		struct json_object *list;
-
-		rc = page(k, call, workspace, task, cursor, &list, err);
-		if (!rc)
-			rc = emit_items(k, call, list, workspace, task);
-		snprintf(cursor, sizeof(cursor), "%s", api_text(list, "metadata.continue"));
-		json_object_put(list);
-	} while (!rc && *cursor);
-	return rc;
-}
-
-static int32_t claims_list(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err)
-{
-	struct json_object *list;
-	int32_t rc = page(k, call, "", "", cursor, &list, err);
-
-	if (!rc)
-		rc = emit_items(k, call, list, "", "");
-	if (!rc && *api_text(list, "metadata.continue")) {
-		const struct berth_str next = str_of(api_text(list, "metadata.continue"));
-
-		rc = kube_host->emit_cursor(call, &next);
-	}
-	json_object_put(list);
 	return rc;
 }
 
@@ -550,8 +494,8 @@ static int32_t claims_check(struct kube *k, struct berth_call *call, struct kerr
 
 const struct backend backend_claims = {
 	.check = claims_check,
-	.find = claims_find,
-	.list = claims_list,
+	.list_what = "list claims",
+	.emit = claims_emit,
 	.provision = claims_provision,
 	.locate = claims_locate,
 	.inspect = claims_inspect,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "backend.h"
 #include "podview.h"
 
 int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *session, struct json_object **ret_pod,
@@ -20,7 +21,7 @@ int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *
 	int32_t rc;
 
 	*ret_pod = NULL;
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->pod);
+	snprintf(path, sizeof(path), PODS_PATH "/%s", session->ref.ns, session->pod);
 	rc = api_send(k, call, &request, &answer, err);
 	if (rc == BERTH_NOT_FOUND)
 		rc = kerr_set(err, BERTH_SESSION_LOST, "deleted", "the pod is gone");

@@ -69,7 +69,7 @@ static int32_t find_names(struct kube *k, struct berth_call *call, const struct 
 	if (!workspace || !task || !*workspace || !*task)
 		rc = kerr_set(err, BERTH_INVALID, "identity", "not a task identity");
 	else
-		rc = backend_of(k)->find(k, call, workspace, task, err);
+		rc = backend_find(k, call, workspace, task, err);
 	free(workspace);
 	free(task);
 	return rc;
@@ -92,7 +92,7 @@ static int32_t op_list(void *inst, struct berth_call *call, const struct berth_s
 	struct kube *k = inst;
 	struct kerr err = {0};
 	char *text = str_dup(*cursor);
-	int32_t rc = text ? backend_of(k)->list(k, call, text, &err)
+	int32_t rc = text ? backend_list(k, call, text, &err)
 			  : kerr_set(&err, BERTH_INVALID, "cursor", "not a cursor of this provider");
 
 	free(text);

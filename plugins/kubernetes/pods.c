@@ -13,7 +13,6 @@
 #include "assign.h"
 #include "template.h"
 
-#define PAGE 250
 
 /* ---- find and list ---- */
 
@@ -38,8 +37,8 @@ static int32_t emit(struct kube *k, struct berth_call *call, struct json_object 
 }
 
 /* A pod that is being deleted is gone as far as anybody should build on it; it cannot be kept. */
-static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
-			  const char *task)
+static int32_t pods_emit(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
+			const char *task)
 {
 	struct json_object *items = api_at(list, "items");
 	int32_t rc = BERTH_OK;
@@ -56,61 +55,6 @@ static int32_t emit_items(struct kube *k, struct berth_call *call, struct json_o
 			continue;
 		rc = emit(k, call, pod, &view);
 	}
-	return rc;
-}
-
-static int32_t page(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
-		    const char *cursor, struct json_object **ret, struct kerr *err)
-{
-	struct buf url = {.max = 8192};
-	int32_t rc;
-
-	*ret = NULL;
-	buf_add(&url, "/api/v1/namespaces/%s/pods?limit=%d&", k->ns, PAGE);
-	rc = backend_select(k, workspace, task, &url, err);
-	if (!rc && *cursor) {
-		buf_add(&url, "&continue=");
-		buf_percent(&url, cursor);
-	}
-	if (!rc && url.bad)
-		rc = kerr_set(err, BERTH_INVALID, "cursor", "the cursor is too long");
-	if (!rc)
-		rc = backend_get(k, call, url.ptr, "list pods", ret, err);
-	buf_wipe(&url);
-	return rc;
-}
-
-static int32_t pods_find(struct kube *k, struct berth_call *call, const char *workspace, const char *task,
-			 struct kerr *err)
-{
-	char cursor[4096] = "";
-	int32_t rc;
-
-	do {
-		struct json_object *list;
-
-		rc = page(k, call, workspace, task, cursor, &list, err);
-		if (!rc)
-			rc = emit_items(k, call, list, workspace, task);
-		snprintf(cursor, sizeof(cursor), "%s", api_text(list, "metadata.continue"));
-		json_object_put(list);
-	} while (!rc && *cursor);
-	return rc;
-}
-
-static int32_t pods_list(struct kube *k, struct berth_call *call, const char *cursor, struct kerr *err)
-{
-	struct json_object *list;
-	int32_t rc = page(k, call, "", "", cursor, &list, err);
-
-	if (!rc)
-		rc = emit_items(k, call, list, "", "");
-	if (!rc && *api_text(list, "metadata.continue")) {
-		const struct berth_str next = str_of(api_text(list, "metadata.continue"));
-
-		rc = kube_host->emit_cursor(call, &next);
-	}
-	json_object_put(list);
 	return rc;
 }
 
@@ -146,7 +90,7 @@ static int32_t look(struct making *m, const char *name, struct json_object **ret
 {
 	char path[256];
 
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", m->k->ns, name);
+	snprintf(path, sizeof(path), PODS_PATH "/%s", m->k->ns, name);
 	return backend_get(m->k, m->call, path, "get pod", ret, err);
 }
 
@@ -173,7 +117,7 @@ static int32_t post(struct making *m, struct json_object *pod, const char *name)
 	struct api_answer answer;
 	int32_t rc;
 
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods", m->k->ns);
+	snprintf(path, sizeof(path), PODS_PATH, m->k->ns);
 	rc = api_send(m->k, m->call, &request, &answer, m->err);
 	if (!rc)
 		rc = created(m, answer.body);
@@ -331,7 +275,7 @@ static int32_t pods_inspect(struct kube *k, struct berth_call *call, struct sess
 	char path[256];
 	int32_t rc;
 
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->ref.name);
+	snprintf(path, sizeof(path), PODS_PATH "/%s", session->ref.ns, session->ref.name);
 	rc = backend_get(k, call, path, "get pod", &pod, err);
 	if (rc == BERTH_NOT_FOUND)
 		return kerr_set(err, BERTH_NOT_FOUND, "deleted", "the pod is gone");
@@ -355,7 +299,7 @@ static int32_t pods_release(struct kube *k, struct berth_call *call, struct sess
 {
 	char path[256];
 
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods/%s", session->ref.ns, session->ref.name);
+	snprintf(path, sizeof(path), PODS_PATH "/%s", session->ref.ns, session->ref.name);
 	return backend_delete(k, call, path, "delete pod", session->ref.uid, err);
 }
 
@@ -365,7 +309,7 @@ static int32_t pods_check(struct kube *k, struct berth_call *call, struct kerr *
 	char path[160];
 	int32_t rc;
 
-	snprintf(path, sizeof(path), "/api/v1/namespaces/%s/pods?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone",
+	snprintf(path, sizeof(path), PODS_PATH "?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone",
 		 k->ns);
 	rc = backend_get(k, call, path, "list pods", &list, err);
 	json_object_put(list);
@@ -374,8 +318,8 @@ static int32_t pods_check(struct kube *k, struct berth_call *call, struct kerr *
 
 const struct backend backend_pods = {
 	.check = pods_check,
-	.find = pods_find,
-	.list = pods_list,
+	.list_what = "list pods",
+	.emit = pods_emit,
 	.provision = pods_provision,
 	.locate = pods_locate,
 	.assign = assign_pod,

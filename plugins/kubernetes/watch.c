@@ -205,7 +205,7 @@ int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err)
 	if (!watch)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	watch->k = k;
-	snprintf(watch->collection, sizeof(watch->collection), k->claims ? CLAIMS_PATH : "/api/v1/namespaces/%s/pods",
+	snprintf(watch->collection, sizeof(watch->collection), k->claims ? CLAIMS_PATH : PODS_PATH,
 		 k->ns);
 	pthread_mutex_init(&watch->lock, NULL);
 	pthread_condattr_init(&attr);
