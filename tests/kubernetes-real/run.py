@@ -183,10 +183,13 @@ def test_warm_pods_are_claimed_once(cluster):
     """Tasks beyond the pool are created; none has two pods, no pod two tasks, none is left over."""
     tasks = 60
     with berth(cluster, target="warm = 20;\n", conf="runner: { concurrency = 64; };\n") as b:
-        wait_for(lambda: b.get("/admin/targets").expect(200).json["items"][0].get("warm_ready", len(cluster.pods())) >= 20, 120,
-                 "the warm pool")
-        uids = in_parallel(tasks, lambda i: b.sh(f"t{i}", "tr '\\0' '\\n' < /proc/$PPID/environ | grep ^HOME= || pwd"))
-        equal(len(set(uids)), tasks, "every task has a pod of its own")
+        wait_for(lambda: len(cluster.pods()) >= 20, 120, "the warm pool")
+        warm = {pod["metadata"]["uid"] for pod in cluster.pods()}
+        homes = in_parallel(tasks, lambda i: b.sh(f"t{i}", "pwd"))
+        equal(len(set(homes)), tasks, "every task has a pod of its own")
+        claimed = {pod["metadata"]["uid"] for pod in cluster.pods("berth.dev/task")}
+        equal(len(claimed), tasks, "pods that belong to a task")
+        check(len(claimed & warm) >= 15, "warm pods that were claimed:", len(claimed & warm))
         in_parallel(tasks, lambda i: b.teardown(f"t{i}", wait="60s"))
         settled(b)
     for pod in cluster.pods():
@@ -201,7 +204,7 @@ def test_conformance(cluster):
                            str(conf), "--gone", "10", "--patience", str(max(1, round(PATIENCE)))], capture_output=True, text=True,
                           errors="replace", stdin=subprocess.DEVNULL, timeout=900 * PATIENCE)
     lines = done.stdout.splitlines()
-    print("     ", *[line for line in lines if "passed" in line][-1:])
+    print("     ", *[line for line in lines if "passed" in line][-1:], *[line for line in lines if "# SKIP" in line])
     check(done.returncode == 0, "\n".join(x for x in lines if not x.startswith("ok")) + done.stderr[-2000:])
     no_pods(cluster)
 

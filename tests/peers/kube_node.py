@@ -7,13 +7,7 @@
 Pods without a node are bound through the binding subresource. A bound pod gets an address of its own out of the network, which
 must be local to this network namespace (`ip addr add 10.201.0.1/16 dev lo` makes all of it so), a real executor that listens on
 that address, and the status that a kubelet writes. A pod with a deletionTimestamp loses its executor and then, as a kubelet
-does it, its object. Annotations in the pod script what a cluster can do to it:
-
-    berth.test/hold: "bind"       never bound (nor told why); "start": bound, never started
-    berth.test/status: JSON       this status is written instead of the running one; no executor is started
-    berth.test/then: JSON         this status is written after the running one, once the pod is claimed or at once
-                                  ({"when": "claimed" | "running", "status": {…}}); the executor is killed first
-    berth.test/ready-after: "2.5" seconds between running and ready
+does it, its object.
 
 The API server is the judge of what is sent: no client library stands between.
 """
@@ -115,8 +109,8 @@ def now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def condition(kind, status="True", **more):
-    return {"type": kind, "status": status, "lastTransitionTime": now(), **more}
+def condition(kind):
+    return {"type": kind, "status": "True", "lastTransitionTime": now()}
 
 
 class Pod:
@@ -129,13 +123,10 @@ class Pod:
         self.process = None
         self.group = None
         self.address = None
-        self.bound = self.started = self.scripted = self.gone = False
+        self.bound = self.started = self.gone = False
 
     def meta(self, key):
         return self.obj["metadata"].get(key)
-
-    def annotation(self, name):
-        return (self.meta("annotations") or {}).get(f"berth.test/{name}")
 
     def path(self, sub=""):
         return f"/api/v1/namespaces/{self.meta('namespace')}/pods/{self.meta('name')}{sub}"
@@ -158,53 +149,29 @@ class Pod:
             self.bind()
         elif not self.started:
             self.start()
-        elif not self.scripted and self.annotation("then"):
-            self.follow_script()
 
     def bind(self):
-        if self.annotation("hold") == "bind":
-            return
         self.bound = True
         self.node.api.call("POST", self.path("/binding"), {
             "apiVersion": "v1", "kind": "Binding", "metadata": {"name": self.meta("name"), "uid": self.meta("uid")},
             "target": {"apiVersion": "v1", "kind": "Node", "name": self.node.name}})
 
     def start(self):
-        if self.obj["spec"].get("nodeName") != self.node.name or self.annotation("hold") == "start":
+        if self.obj["spec"].get("nodeName") != self.node.name:
             return
         self.started = True
-        if self.annotation("status"):
-            self.scripted = True
-            self.write_status(json.loads(self.annotation("status")))
-            return
         self.address = self.node.take_address()
         self.process = self.node.run_executor(self)
-        self.write_status(self.running(ready=not self.annotation("ready-after")))
-        if self.annotation("ready-after"):
-            threading.Timer(float(self.annotation("ready-after")), self.become_ready).start()
+        self.write_status(self.running())
 
-    def become_ready(self):
-        with self.lock:
-            if not self.gone:
-                self.write_status(self.running(ready=True))
-
-    def follow_script(self):
-        script = json.loads(self.annotation("then"))
-        if script["when"] == "claimed" and not self.node.is_claimed(self.obj):
-            return
-        self.scripted = True
-        self.kill()
-        self.write_status(script["status"])
-
-    def running(self, ready):
-        state = "True" if ready else "False"
+    def running(self):
         containers = [{"name": c["name"], "image": c["image"], "imageID": "test://" + c["image"], "containerID": "test://1",
-                       "ready": ready, "started": True, "restartCount": 0, "state": {"running": {"startedAt": now()}}}
+                       "ready": True, "started": True, "restartCount": 0, "state": {"running": {"startedAt": now()}}}
                       for c in self.obj["spec"]["containers"]]
         return {"phase": "Running", "hostIP": "192.0.2.10", "podIP": self.address, "podIPs": [{"ip": self.address}],
                 "startTime": now(), "containerStatuses": containers,
                 "conditions": [condition("PodScheduled"), condition("PodReadyToStartContainers"), condition("Initialized"),
-                               condition("ContainersReady", state), condition("Ready", state)]}
+                               condition("ContainersReady"), condition("Ready")]}
 
     def write_status(self, status):
         self.node.api.call("PATCH", self.path("/status"), {"metadata": {"uid": self.meta("uid")}, "status": status},
@@ -231,7 +198,6 @@ class Node:
         self.executor = args.executor
         self.dir = pathlib.Path(args.dir)
         self.dir.mkdir(parents=True, exist_ok=True)
-        self.claimed_label = args.claimed_label
         hosts = ipaddress.ip_network(args.network).hosts()
         next(hosts)  # the interface's own
         self.addresses = queue.SimpleQueue()
@@ -246,9 +212,6 @@ class Node:
     def give_address(self, address):
         """To the end of the queue, so that an address is not given again at once; tests of reuse take a small network."""
         self.addresses.put(address)
-
-    def is_claimed(self, obj):
-        return self.claimed_label in (obj["metadata"].get("labels") or {})
 
     def run_executor(self, pod):
         container = pod.obj["spec"]["containers"][0]
@@ -353,7 +316,6 @@ def parse():
     parser.add_argument("--dir", default=tempfile.gettempdir())
     parser.add_argument("--network", default="10.201.0.0/16")
     parser.add_argument("--name", default="node-1")
-    parser.add_argument("--claimed-label", default="sandbox.users.io/task-id", help="a pod that carries it is claimed")
     parser.add_argument("--threads", type=int, default=8)
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Builds the kube-apiserver and kubectl of the tests and prints the folder they are in. What was built of the same sources before is
-# used again. The first time takes about 16 minutes of CPU time and 4 GB of the Go caches. Exit 3: there is no Go toolchain.
+# used again. The first time takes about 19 minutes of CPU time. Exit 3: there is no Go toolchain.
 set -eu
 cd "$(dirname "$0")"
 

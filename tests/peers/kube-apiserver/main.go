@@ -12,6 +12,7 @@ package main
 import (
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
@@ -19,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,12 +30,9 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/component-base/cli"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
-
-	"crypto/tls"
-	"net/http"
 )
 
-// How long etcd or the API server may take to answer for the first time. Measured: 6 s on two idle cores.
+// How long etcd or the API server may take to answer for the first time; a few seconds on an idle machine.
 const startLimit = 3 * time.Minute
 
 func main() {
