@@ -23,6 +23,7 @@
 
 /* Notices to other hosts, beside the watch keys. */
 #define FLEET_REQUESTS "requests"
+#define FLEET_GIVEN "given"
 #define FLEET_CANCEL "cancel:"
 
 #define RUN_MAGIC 0x72756e21u
@@ -99,6 +100,7 @@ struct run {
 	bool has_session;	   /* its record is running */
 	bool unsure;		   /* a former process left it running: only its worker can tell what runs */
 	int64_t claimed;	   /* attempt of this host's claim, which is to be renewed; 0: none */
+	int64_t ready_ns;	   /* when it came into the line */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
 	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
@@ -207,6 +209,8 @@ int steps_load(struct txn *txn, const char *id, struct record *ret_record, struc
 int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
 		const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err);
 int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, struct err *err);
+/* A claim of this host is free for any host from now on; the others are told. */
+int steps_hand_back(struct executions *e, struct txn *txn, const char *id, struct claim *c, struct err *err);
 int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uint64_t seq, const char *doc, size_t len,
 		      struct err *err);
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1]);

@@ -460,10 +460,7 @@ static int hand_back_step(struct txn *txn, void *arg, struct err *err)
 	struct claim c;
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
-	if (rc || record_status_terminal(r.status) || !c.runner || strcmp(c.runner, run->e->config.host_id) != 0)
-		return rc;
-	c.claim_until_ms = 0;
-	return steps_put_claim(txn, run->id, &c, err);
+	return rc || record_status_terminal(r.status) ? rc : steps_hand_back(run->e, txn, run->id, &c, err);
 }
 
 void finish_hand_back(struct run *run)

@@ -15,6 +15,7 @@
 
 #define LOOK_MS 2000	/* for ended claims and requests, and to show output to the others */
 #define CLAIMS_MS 4000	/* for what others did to the claims of this host: a cancel arrives within 5 s */
+#define GIVE_MS 1000	/* a claim that waits longer for room here is free for a host that has some */
 #define PAGE 256	/* claims looked at in one step */
 #define STALE_MAX 10000 /* ended claims of one look; the next look finds the rest */
 
@@ -24,7 +25,7 @@ struct fleet {
 	struct lock lock;
 	struct cond wake;
 	/* Under lock. */
-	bool stop, requests, claims;
+	bool stop, requests, given, claims;
 };
 
 /* ---- claims that ended ---- */
@@ -164,6 +165,66 @@ static void look_at_own(struct executions *e)
 	free(page);
 }
 
+/* ---- claims that wait for room ---- */
+
+/* Many claim while their sessions come up; what then finds no room here may run on another host. */
+static bool waits_for_room(const struct run *run)
+{
+	return run->state == RUN_READY && run->claimed && !run->has_session && !run->cancel &&
+	       run->ready_ns + GIVE_MS * CLOCK_NS_PER_MS < clock_boot_ns();
+}
+
+/* It stays in line, without a claim: its worker claims it anew, unless another host was first. */
+static bool give_one(const char *key, void *value, void *arg)
+{
+	struct own_page *page = arg;
+	struct run *run = value;
+
+	if (waits_for_room(run)) {
+		run->claimed = 0;
+		snprintf(page->claims[page->count++].id, sizeof(page->claims[0].id), "%s", key);
+	}
+	return page->count < PAGE;
+}
+
+static int give_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct own_page *page = arg;
+	struct record r;
+	struct claim c;
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < page->count; i++) {
+		rc = steps_load(txn, page->claims[i].id, &r, &c, err);
+		if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+			rc = 0;
+		else if (rc == 0 && r.status == RECORD_CLAIMED)
+			rc = steps_hand_back(page->e, txn, page->claims[i].id, &c, err);
+	}
+	return rc;
+}
+
+static void give_back(struct executions *e)
+{
+	struct own_page *page = calloc(1, sizeof(*page));
+	struct err err = {0};
+	int rc = 0;
+
+	if (!page)
+		return;
+	page->e = e;
+	do {
+		page->count = 0;
+		lock_take(&e->lock);
+		map_each(e->runs, give_one, page);
+		lock_drop(&e->lock);
+		rc = page->count ? steps_update(e, give_step, page, &err) : 0;
+	} while (rc == 0 && page->count == PAGE);
+	if (rc && rc != ERR_SHUTTING_DOWN)
+		log_warn("claims could not be handed back; others take them when they end", KS("error", err.msg));
+	free(page);
+}
+
 /* ---- notices ---- */
 
 static bool is_ours(struct executions *e, const char *id)
@@ -176,11 +237,10 @@ static bool is_ours(struct executions *e, const char *id)
 	return ours;
 }
 
-static void wake(struct fleet *fleet, bool requests, bool claims)
+static void wake(struct fleet *fleet, bool *ret_what)
 {
 	lock_take(&fleet->lock);
-	fleet->requests |= requests;
-	fleet->claims |= claims;
+	*ret_what = true;
 	cond_wake_all(&fleet->wake);
 	lock_drop(&fleet->lock);
 }
@@ -192,13 +252,17 @@ static void on_notice(const char *key, void *arg)
 	struct executions *e = fleet->e;
 
 	if (!key) {
-		wake(fleet, true, true);
+		wake(fleet, &fleet->requests);
+		wake(fleet, &fleet->given);
+		wake(fleet, &fleet->claims);
 		watch_notify_all(e->config.watch);
 	} else if (strcmp(key, FLEET_REQUESTS) == 0) {
-		wake(fleet, true, false);
+		wake(fleet, &fleet->requests);
+	} else if (strcmp(key, FLEET_GIVEN) == 0) {
+		wake(fleet, &fleet->given);
 	} else if (strncmp(key, FLEET_CANCEL, strlen(FLEET_CANCEL)) == 0) {
 		if (is_ours(e, key + strlen(FLEET_CANCEL)))
-			wake(fleet, false, true);
+			wake(fleet, &fleet->claims);
 	} else {
 		watch_notify(e->config.watch, key);
 	}
@@ -230,26 +294,30 @@ bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t
 /* ---- the thread ---- */
 
 struct looks {
-	bool requests, claims;
-	int64_t requests_ns, claims_ns; /* when the next look is due anyway */
+	bool due, requests, given, claims;
+	int64_t due_ns, claims_ns; /* when the next look at everything, and at the claims, is due anyway */
 };
 
 static bool wait_for_look(struct fleet *fleet, struct looks *looks)
 {
-	int64_t until = looks->requests_ns < looks->claims_ns ? looks->requests_ns : looks->claims_ns;
+	int64_t until = looks->due_ns < looks->claims_ns ? looks->due_ns : looks->claims_ns;
 	bool stop;
 
 	lock_take(&fleet->lock);
-	while (!fleet->stop && !fleet->requests && !fleet->claims && cond_wait_until(&fleet->wake, &fleet->lock, until))
+	while (!fleet->stop && !fleet->requests && !fleet->given && !fleet->claims &&
+	       cond_wait_until(&fleet->wake, &fleet->lock, until))
 		;
-	looks->requests = fleet->requests || clock_boot_ns() >= looks->requests_ns;
+	looks->due = clock_boot_ns() >= looks->due_ns;
+	looks->requests = fleet->requests || looks->due;
+	looks->given = fleet->given || looks->due;
 	looks->claims = fleet->claims || clock_boot_ns() >= looks->claims_ns;
-	fleet->requests = fleet->claims = false;
+	fleet->requests = fleet->given = fleet->claims = false;
 	stop = fleet->stop;
 	lock_drop(&fleet->lock);
 	return !stop;
 }
 
+/* A notice between the start's own look and the start costs one LOOK_MS; after the stop nothing is taken. */
 static bool is_running(struct executions *e)
 {
 	bool running;
@@ -260,27 +328,34 @@ static bool is_running(struct executions *e)
 	return running && !atomic_load(&e->dead);
 }
 
+static void look(struct executions *e, const struct looks *looks)
+{
+	struct err err = {0};
+
+	if (looks->requests && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
+		log_warn("the request stream could not be read", KS("error", err.msg));
+	if (looks->given)
+		take_stale(e);
+	if (looks->due) {
+		give_back(e);
+		segment_publish(e);
+	}
+	if (looks->claims)
+		look_at_own(e);
+}
+
 static void *fleet_main(void *arg)
 {
 	struct fleet *fleet = arg;
-	struct executions *e = fleet->e;
-	struct looks looks = {.requests_ns = clock_after_ms(LOOK_MS), .claims_ns = clock_after_ms(CLAIMS_MS)};
-	struct err err = {0};
+	struct looks looks = {.due_ns = clock_after_ms(LOOK_MS), .claims_ns = clock_after_ms(CLAIMS_MS)};
 
 	while (wait_for_look(fleet, &looks)) {
-		if (!is_running(e))
-			continue;
-		if (looks.requests && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
-			log_warn("the request stream could not be read", KS("error", err.msg));
-		if (clock_boot_ns() >= looks.requests_ns) {
-			take_stale(e);
-			segment_publish(e);
-			looks.requests_ns = clock_after_ms(LOOK_MS);
-		}
-		if (looks.claims) {
-			look_at_own(e);
+		if (is_running(fleet->e))
+			look(fleet->e, &looks);
+		if (looks.due)
+			looks.due_ns = clock_after_ms(LOOK_MS);
+		if (looks.claims)
 			looks.claims_ns = clock_after_ms(CLAIMS_MS);
-		}
 	}
 	return NULL;
 }

@@ -162,6 +162,7 @@ static void ready_locked(struct run *run)
 {
 	set_state(run, RUN_READY);
 	run->woken = false;
+	run->ready_ns = clock_boot_ns();
 	line_in(run);
 	ring_judge(run->e, run->task);
 }

@@ -146,6 +146,12 @@ int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum re
 	return rc ? rc : put_event(txn, r, event, event_id, err);
 }
 
+/* One that was handed back is due at once: other hosts may have passed its message while it was claimed. */
+static int64_t claim_due_ms(const struct claim *c)
+{
+	return c->runner && c->claim_until_ms == 0 ? 1 : c->claim_until_ms;
+}
+
 int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, struct err *err)
 {
 	struct buf buf;
@@ -157,7 +163,7 @@ int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, stru
 		rc = txn_put(txn, STORE_CLAIM,
 			     &(struct store_row){.key = id,
 						 .group = "",
-						 .due_ms = c->claim_until_ms,
+						 .due_ms = claim_due_ms(c),
 						 .doc = buf.ptr,
 						 .doc_len = buf.len},
 			     err);
@@ -165,6 +171,17 @@ int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, stru
 		err_set(err, rc, "the claim of %s does not fit", id);
 	buf_fini(&buf);
 	return rc;
+}
+
+int steps_hand_back(struct executions *e, struct txn *txn, const char *id, struct claim *c, struct err *err)
+{
+	int rc;
+
+	if (!c->runner || strcmp(c->runner, e->config.host_id) != 0)
+		return 0;
+	c->claim_until_ms = 0;
+	rc = steps_put_claim(txn, id, c, err);
+	return rc ? rc : txn_notify(txn, FLEET_GIVEN, err);
 }
 
 int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uint64_t seq, const char *doc, size_t len,

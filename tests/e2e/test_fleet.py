@@ -80,6 +80,21 @@ def test_a_dead_hosts_command_is_continued(make):
         equal(b.sh("t", "cat ran"), b"1\n")
 
 
+def test_a_stopped_host_hands_its_commands_on(make):
+    """At once, not when the claims would have ended: those live ten minutes here."""
+    with fleet(make, conf='stop_grace = "200ms";\nexecution: { claim_ttl = "10m"; };\nrunner: { concurrency = 1; };') as (a, b):
+        command = "echo 1 >> ran; echo before; while [ ! -e go ]; do sleep 0.1; done; echo after; exit 7"
+        runs = a.create("t", command).expect(202).json["id"]
+        wait_for(lambda: b.output(runs) == b"before\n", 20, "the command to be in its middle")
+        equal(a.stop(), 0)
+        wait_for(lambda: b.record(runs)["attempt"] == 2, 20, "the other host to go on with it")
+        b.put_file("t", "go", b"").expect(200, 201, 204)
+        record = b.finish(runs)
+        equal((record["status"], record["result"]["exit_code"]), ("completed", 7))
+        equal(b.output(runs), b"before\nafter\n")
+        equal(b.sh("t", "cat ran"), b"1\n")
+
+
 def test_a_frozen_host_writes_nothing_over_its_successor(make):
     with fleet(make) as (a, b):
         made = a.create("t", "echo 1 >> ran; echo before; sleep 6; echo after; exit 7").expect(202).json["id"]
