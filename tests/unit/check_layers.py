@@ -12,6 +12,8 @@ import shutil
 import sys
 import tempfile
 
+import checker
+
 LAYERS = [{"core"}, {"conf", "obs", "net"}, {"plugin", "store", "blob"}, {"workspace"}, {"session"}, {"execution"}, {"api"}]
 MAY_USE = {name: {name}.union(*LAYERS[:rank]) for rank, names in enumerate(LAYERS) for name in names}
 MAY_USE["ctl"] = {"ctl", "core", "conf", "net"}
@@ -159,15 +161,5 @@ def self_test(root):
     return bad
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent.parent
-    if sys.argv[1:] == ["--self-test"]:
-        lines = self_test(root)
-    else:
-        lines = [f"{name}:{line}: {text}" for name, line, text in check(root)]
-    print("\n".join(lines), end="\n" if lines else "")
-    return 1 if lines else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checker.main(check, self_test))

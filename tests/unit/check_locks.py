@@ -16,6 +16,8 @@ import shutil
 import sys
 import tempfile
 
+import checker
+
 # Header -> struct -> what a pointer to it is called.
 GUARDED = {
     "host/execution/execution_private.h": {"run": ("run",), "executions": ("e",)},
@@ -168,15 +170,5 @@ def self_test(root):
     return bad
 
 
-def main():
-    root = pathlib.Path(__file__).resolve().parent.parent.parent
-    if sys.argv[1:] == ["--self-test"]:
-        lines = self_test(root)
-    else:
-        lines = [f"{name}:{line}: {text}" for name, line, text in check(root)]
-    print("\n".join(lines), end="\n" if lines else "")
-    return 1 if lines else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checker.main(check, self_test))

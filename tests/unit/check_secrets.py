@@ -15,6 +15,8 @@ import shutil
 import sys
 import tempfile
 
+import checker
+
 ROOTS = ("host", "sdk", "executor", "plugins")
 HOME = "host/core/secret.c"
 SOUNDS_SECRET = re.compile(r"secret|token(?!i|er)|passw|signature|credential|api_?key|bearer|hmac", re.I)
@@ -195,17 +197,6 @@ def self_test(root, allowed):
     return bad
 
 
-def main():
-    here = pathlib.Path(__file__).resolve().parent
-    root = here.parent.parent
-    allowed = read_allowed(here / "check_secrets.allow")
-    if sys.argv[1:] == ["--self-test"]:
-        lines = self_test(root, allowed)
-    else:
-        lines = [f"{name}:{line}: {text}" for name, line, text in check(root, allowed)]
-    print("\n".join(lines), end="\n" if lines else "")
-    return 1 if lines else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    ALLOWED = read_allowed(pathlib.Path(__file__).resolve().parent / "check_secrets.allow")
+    sys.exit(checker.main(lambda root: check(root, ALLOWED), lambda root: self_test(root, ALLOWED)))

@@ -34,30 +34,7 @@ UNUSED static void bug_path(char ret[8192], void *inst, const struct berth_sessi
 	snprintf(ret, 8192, "%s/sessions/%.*s/%s", m->store.root, (int)session->ref.len, session->ref.ptr, what);
 }
 
-static int32_t bug_init(const struct berth_host *given)
-{
-	static struct berth_host bent;
-	struct berth_ops scratch = *mock_provider_entry()->ops;
-
-	real = given;
-	bent = *given;
-	bend(&scratch, &bent);
-	return mock_provider_entry()->init(&bent);
-}
-
-const struct berth_provider *berth_provider_entry_v1(void)
-{
-	static struct berth_provider provider;
-	static struct berth_ops ops;
-	struct berth_host scratch = {0};
-
-	provider = *mock_provider_entry();
-	ops = *provider.ops;
-	provider.name = BUG_NAME;
-	provider.init = bug_init;
-	provider.ops = &ops;
-	bend(&ops, &scratch);
-	return &provider;
-}
+#define BUG_OF mock_provider_entry
+#include "bend.h"
 
 #endif

@@ -76,30 +76,7 @@ UNUSED static struct berth_http_request go_through(struct through *through, cons
 	return request;
 }
 
-static int32_t bug_init(const struct berth_host *given)
-{
-	static struct berth_host bent;
-	struct berth_ops scratch = *httpprov_entry()->ops;
-
-	real = given;
-	bent = *given;
-	bend(&scratch, &bent);
-	return httpprov_entry()->init(&bent);
-}
-
-const struct berth_provider *berth_provider_entry_v1(void)
-{
-	static struct berth_provider provider;
-	static struct berth_ops ops;
-	struct berth_host scratch = {0};
-
-	provider = *httpprov_entry();
-	ops = *provider.ops;
-	provider.name = BUG_NAME;
-	provider.init = bug_init;
-	provider.ops = &ops;
-	bend(&ops, &scratch);
-	return &provider;
-}
+#define BUG_OF httpprov_entry
+#include "../../conformance/bugs/bend.h"
 
 #endif
