@@ -30,15 +30,40 @@ void call_stop_locked(struct run *run, uint32_t state)
 	cond_wake_all(&run->e->changed);
 }
 
+void call_moved_locked(struct run *run)
+{
+	run->moved = true;
+	call_stop_locked(run, BERTH_CANCEL_DETACH);
+	queue_wake_locked(run);
+}
+
+bool call_has_moved(struct run *run)
+{
+	bool moved;
+
+	lock_take(&run->e->lock);
+	moved = run->moved;
+	lock_drop(&run->e->lock);
+	return moved;
+}
+
+static void lose_locked(struct run *run, const char *reason)
+{
+	if (!run->lost[0])
+		snprintf(run->lost, sizeof(run->lost), "%s", reason && *reason ? reason : "lost_lease");
+	call_stop_locked(run, BERTH_CANCEL_STOP);
+	queue_wake_locked(run);
+}
+
 void call_on_lost(void *arg, const char *reason)
 {
 	struct run *run = arg;
 
 	lock_take(&run->e->lock);
-	if (!run->lost[0])
-		snprintf(run->lost, sizeof(run->lost), "%s", reason && *reason ? reason : "lost_lease");
-	call_stop_locked(run, BERTH_CANCEL_STOP);
-	queue_wake_locked(run);
+	if (reason && strcmp(reason, SESSION_MOVED) == 0)
+		call_moved_locked(run); /* a stop would kill the command under the other host */
+	else
+		lose_locked(run, reason);
 	lock_drop(&run->e->lock);
 }
 
@@ -47,7 +72,7 @@ bool call_unwanted(struct run *run)
 	bool unwanted;
 
 	lock_take(&run->e->lock);
-	unwanted = run->cancel || run->lost[0] || run->e->stopping;
+	unwanted = run->cancel || run->lost[0] || run->moved || run->e->stopping;
 	lock_drop(&run->e->lock);
 	return unwanted;
 }
@@ -62,7 +87,7 @@ static bool enter(struct run *run, struct call *call, bool reattach, bool *ret_l
 
 	lock_take(&e->lock);
 	unwanted = run->cancel || run->lost[0];
-	go = reattach ? !e->detaching : !unwanted && !e->stopping;
+	go = !run->moved && (reattach ? !e->detaching : !unwanted && !e->stopping);
 	if (go)
 		run->call = call;
 	lock_drop(&e->lock);
@@ -102,12 +127,12 @@ static enum room wait_room(struct run *run, int64_t ms, int64_t *give_up_ns)
 	enum room room = ROOM_MAYBE;
 
 	lock_take(&e->lock);
-	while (!e->detaching && !run->lost[0] && (!run->cancel || *give_up_ns != INT64_MAX) &&
+	while (!e->detaching && !run->moved && !run->lost[0] && (!run->cancel || *give_up_ns != INT64_MAX) &&
 	       cond_wait_until(&e->changed, &e->lock, until))
 		continue;
 	if (run->cancel && *give_up_ns == INT64_MAX)
 		*give_up_ns = clock_after_ms(e->config.conf->completion_grace_ms);
-	if (e->detaching)
+	if (e->detaching || run->moved)
 		room = ROOM_LEFT;
 	else if (run->lost[0] || clock_boot_ns() >= *give_up_ns)
 		room = ROOM_NEVER;
@@ -419,7 +444,7 @@ void call_kill(struct run *run)
 	struct err err = {0};
 	struct call *call;
 
-	if (!target_can(run->hold->target, BERTH_CAP_SIGNAL))
+	if (call_has_moved(run) || !target_can(run->hold->target, BERTH_CAP_SIGNAL))
 		return;
 	call = call_new(run->hold->target, clock_after_ms(KILL_MS), NULL);
 	if (!call)

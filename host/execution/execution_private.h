@@ -96,6 +96,7 @@ struct run {
 	bool cancel;		 /* asked for; reason below */
 	char cancel_reason[REASON_MAX + 1];
 	char lost[REASON_MAX + 1]; /* why the hold was lost, or "" */
+	bool moved;		   /* another host goes on with it: it is left as it stands */
 	struct call *call;	   /* the provider call to cancel */
 	bool has_session;	   /* its record is running */
 	bool unsure;		   /* a former process left it running: only its worker can tell what runs */
@@ -291,6 +292,9 @@ int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
 void call_kill(struct run *run);
 /* The hold was lost, from the keeper's thread. */
 void call_on_lost(void *run, const char *reason);
+/* Another host has it: a call under way is left, no other is made. With executions.lock held. */
+void call_moved_locked(struct run *run);
+bool call_has_moved(struct run *run);
 /* Cancel: reaches the call under way. With executions.lock held. */
 void call_stop_locked(struct run *run, uint32_t state);
 /* No new provider call for this run: cancelled, lost, or the process stops. */

@@ -130,10 +130,8 @@ static void let_go(struct executions *e, const char *id)
 
 	lock_take(&e->lock);
 	run = queue_find_locked(e, id);
-	if (run) {
-		call_stop_locked(run, BERTH_CANCEL_DETACH);
-		queue_wake_locked(run);
-	}
+	if (run)
+		call_moved_locked(run);
 	lock_drop(&e->lock);
 }
 

@@ -53,9 +53,14 @@ static enum next first_look(struct run *run)
 /* Ends an OWNED run's turn. */
 static void turn_over(struct run *run, enum next next)
 {
-	if (next == NEXT_PARK && !is_stopping(run->e)) {
+	if (next == NEXT_PARK && !is_stopping(run->e) && !call_has_moved(run)) {
 		queue_park(run);
 		return;
+	}
+	if (next != NEXT_DONE && next != NEXT_FOREIGN && call_has_moved(run)) {
+		log_info("another host went on with an execution", KS("execution", run->id));
+		finish_hand_back(run); /* the hold, as the claim is not this host's */
+		next = NEXT_FOREIGN;
 	}
 	if (next == NEXT_FOREIGN)
 		output_moved(run);

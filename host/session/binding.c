@@ -459,6 +459,13 @@ bool binding_renew(struct binding *b, int64_t now, const struct binding_rules *r
 	return true;
 }
 
+bool binding_op_moved(const struct binding *b, const char *op_id, const char *host)
+{
+	const struct binding_op *op = binding_find_op(b, op_id);
+
+	return op && !op->waiting && strcmp(op->host, host) != 0;
+}
+
 bool binding_resume(struct binding *b, int64_t now, const struct binding_rules *r, const char *op_id, const char *host)
 {
 	struct binding_op *op = binding_find_op(b, op_id);

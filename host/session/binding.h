@@ -159,6 +159,8 @@ void binding_end(struct binding *b, int64_t now, const struct binding_rules *r, 
 		 bool *changed);
 /* Never shortens, never passes the ceiling. False: the operation is not there any more (the holder has lost it). */
 bool binding_renew(struct binding *b, int64_t now, const struct binding_rules *r, const char *op_id, const char *host);
+/* Another host has resumed it since. */
+bool binding_op_moved(const struct binding *b, const char *op_id, const char *host);
 /* As renew, and this host becomes the one that renews it (after the former holder died). */
 bool binding_resume(struct binding *b, int64_t now, const struct binding_rules *r, const char *op_id, const char *host);
 bool binding_renew_owner(struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence, const char *host);

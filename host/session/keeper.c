@@ -22,7 +22,7 @@ struct keep_op {
 	uint64_t serial;
 	const char *op_id;
 	int64_t incarnation; /* 0: any */
-	bool gone;           /* result */
+	bool gone, moved;    /* results; moved: to another host, where it goes on */
 };
 
 struct keep_job {
@@ -123,6 +123,7 @@ static void keep_ops(struct sessions *s, struct row *row, struct keep_row *keep)
 		bool current = !op->incarnation || op->incarnation == row->b.incarnation;
 
 		op->gone = !current || !binding_renew(&row->b, row->now, &s->rules, op->op_id, s->config.host_id);
+		op->moved = current && binding_op_moved(&row->b, op->op_id, s->config.host_id);
 		row->changed |= !op->gone;
 	}
 }
@@ -173,11 +174,12 @@ static int keep_step(struct txn *txn, void *arg, struct err *err)
 
 static void lose_op_locked(struct sessions *s, struct local *local, const struct keep_row *keep, const struct keep_op *op)
 {
+	const char *reason = keep->incarnation == op->incarnation ? binding_cause_word(keep->cause) : NULL;
+
 	for (struct kept *kept = local->kept; kept; kept = kept->next) {
 		/* A waiting operation is gone whenever its provisioning failed; its waiter begins anew. */
 		if (kept->serial == op->serial && kept->hold)
-			kept_lose_locked(s, kept,
-					 keep->incarnation == op->incarnation ? binding_cause_word(keep->cause) : NULL);
+			kept_lose_locked(s, kept, op->moved ? SESSION_MOVED : reason);
 	}
 }
 

@@ -57,9 +57,11 @@ struct session_hold {
 	struct berth_session session; /* unsealed; points into this hold */
 	int64_t incarnation, fence, ceiling_ms;
 	/* Set by whoever may block in the session: called at most once, from the keeper's thread, when the hold was lost (ceiling,
-	 * forced teardown, fence). Must not block. Set and cleared through session_hold_on_lost. */
+	 * forced teardown, fence, SESSION_MOVED). Must not block. Set and cleared through session_hold_on_lost. */
 	struct session_hold_private *private;
 };
+/* The reason of a loss that ends nothing: another host took this one for dead and goes on with the same operation. */
+#define SESSION_MOVED "taken_over"
 /* fn runs on the keeper's thread, soon, also when the hold was lost before. After a return with fn = NULL the former one is not
  * running; hence no lock that it takes may be held then. */
 void session_hold_on_lost(struct session_hold *hold, void (*fn)(void *arg, const char *reason), void *arg);

@@ -164,11 +164,16 @@ class Berth:
         self.fleet_of = None  # the name whose keys it shares
         self.write_conf()
 
+    @property
+    def store_name(self):
+        """What its keys in Redis begin with."""
+        return self.fleet_of or self.dir.name
+
     # ---- files ----
     def store_text(self):
         if not self.redis:
             return ""
-        name = self.fleet_of or self.dir.name
+        name = self.store_name
         return (f'store: {{ type = "redis"; }};\nredis: {{ url = "{self.redis.url}"; prefix = "{name}"; request_stream = "{name}.requests"; '
                 f'event_stream = "{name}.events"; dead_stream = "{name}.dead"; }};\n')
 

@@ -1,42 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several daemons over one Redis and one provider: found, waited for, cancelled and continued on any of them."""
 
-import contextlib
+import json
 import re
-import shutil
 import signal
 import time
 
 import harness
-import redis_server
+import stored
+from fleet import fleet, id_of, running_under
 from harness import check, equal, wait_for
 
-
-@contextlib.contextmanager
-def fleet(make, count=2, conf="", **kw):
-    """Hosts that share store, streams, provider and the directory of objects."""
-    with contextlib.ExitStack() as stack:
-        server = harness.REDIS
-        if not server:
-            server = redis_server.RedisServer().start()
-            stack.callback(server.close)
-        first = None
-        hosts = []
-        for _ in range(count):
-            host = make(**kw)
-            first = first or host
-            host.redis = server
-            host.fleet_of = first.dir.name
-            host.mock = first.mock
-            (host.dir / "providers.d" / "10-mock.conf").unlink()
-            host.conf_text = f'objects: {{ path = "{first.dir}/objects"; }};\n' + conf
-            host.write_conf()
-            hosts.append(host)
-        for host in hosts:
-            if host is not first:
-                shutil.copy(first.state / "state.key", host.state / "state.key")
-            host.start()
-        yield hosts
+SHORT = 'execution: { claim_ttl = "1s"; };\nlease: { operation_ttl = "1s"; owner_ttl = "1s"; };\ngc: { interval = "500ms"; };'
 
 
 def ended_here(host):
@@ -70,7 +45,7 @@ def test_a_cancel_reaches_the_owner(make):
 
 
 def test_a_dead_hosts_command_is_continued(make):
-    with fleet(make) as (a, b):
+    with fleet(make, conf=SHORT) as (a, b):
         made = a.create("t", "echo 1 >> ran; echo before; sleep 8; echo after; exit 7").expect(202).json["id"]
         wait_for(lambda: b.output(made) == b"before\n", 20, "the command to be in its middle")
         a.kill9()
@@ -96,7 +71,7 @@ def test_a_stopped_host_hands_its_commands_on(make):
 
 
 def test_a_frozen_host_writes_nothing_over_its_successor(make):
-    with fleet(make) as (a, b):
+    with fleet(make, conf=SHORT) as (a, b):
         made = a.create("t", "echo 1 >> ran; echo before; sleep 6; echo after; exit 7").expect(202).json["id"]
         wait_for(lambda: b.record(made)["status"] == "running", 20, "the command to run")
         a.proc.send_signal(signal.SIGSTOP)
@@ -108,6 +83,23 @@ def test_a_frozen_host_writes_nothing_over_its_successor(make):
         wait_for(lambda: a.record(made) == record, 30, "the thawed host to know the end")
         equal(a.sh("t", "echo again"), b"again\n")
         check("illegal transition" not in a.log() + b.log(), "an illegal transition")
+
+
+def test_a_thawed_host_leaves_its_former_commands_alone(make):
+    """It has lost them to a successor, under which they still run."""
+    with fleet(make, conf=SHORT) as (a, b):
+        made = a.create("t", "echo 1 >> ran; while [ ! -e go ]; do sleep 0.1; done; echo after; exit 7").expect(202).json["id"]
+        wait_for(lambda: running_under(b, id_of(a)) == [made], 20, "the command to run")
+        a.proc.send_signal(signal.SIGSTOP)
+        wait_for(lambda: b.record(made)["attempt"] == 2, 30, "the other host to go on with it")
+        wait_for(lambda: json.loads(stored.doc(b, "tasks", "w/t"))["ops"][0]["host"] == id_of(b), 20, "its session to be the other's")
+        a.proc.send_signal(signal.SIGCONT)
+        wait_for(lambda: "another host went on with an execution" in a.log(), 30, "the thawed host to notice")
+        b.put_file("t", "go", b"").expect(200, 201, 204)
+        record = b.finish(made)
+        equal((record["status"], record.get("reason"), record["attempt"]), ("completed", None, 2))
+        equal(record["result"]["exit_code"], 7)
+        equal((b.output(made), b.sh("t", "cat ran")), (b"after\n", b"1\n"))
 
 
 def test_output_is_followed_on_any_host(make):
