@@ -17,8 +17,10 @@ import sys
 import tempfile
 
 import cases
+from soak import SECONDS as SOAK_SECONDS, WHOLE_S as SOAK_WHOLE_S
 
 MIB = 1 << 20
+SOAKED = SOAK_SECONDS / SOAK_WHOLE_S  # a shorter soak has to do its part
 Row = collections.namedtuple("Row", "bench metric unit of goal case")
 
 
@@ -51,7 +53,18 @@ ROWS = [
     Row("long", "descriptors", "descriptors", "ours", at_most(19999), cases.long),
     Row("long", "added_p99", "ms", "ours", at_most(20), cases.long),
     Row("long", "short_p99", "ms", "ours", at_most(20), cases.long),
+    Row("soak", "executions", "executions", "ours", at_least(20000 * SOAKED), cases.soak),
+    Row("soak", "kills", "kills", "ours", at_least(60 * SOAKED), cases.soak),
+    Row("soak", "freezes", "freezes", "ours", at_least(20 * SOAKED), cases.soak),
+    Row("soak", "redis_kills", "kills", "ours", at_least(5 * SOAKED), cases.soak),
+    Row("soak", "lost", "executions", "ours", at_most(0), cases.soak),
+    Row("soak", "twice", "executions", "ours", at_most(0), cases.soak),
+    Row("soak", "illegal", "executions", "ours", at_most(0), cases.soak),
+    Row("soak", "leaked", "sessions and processes", "ours", at_most(0), cases.soak),
+    Row("soak", "crashed", "ends of a host by itself", "ours", at_most(0), cases.soak),
+    Row("soak", "errors", "failures of the soak", "ours", at_most(0), cases.soak),
 ]
+BY_NAME = ("soak",)  # not part of everything, and one round
 NAMES = list(dict.fromkeys(row.bench for row in ROWS))
 
 
@@ -64,9 +77,10 @@ def measure(case, name, options):
     figures = collections.defaultdict(list)
     with contextlib.ExitStack() as stack:
         one_round = case(options, stack)
-        for number in range(options.rounds):
+        rounds = 1 if name in BY_NAME else options.rounds
+        for number in range(rounds):
             found = one_round(number)
-            note(f"{name} round {number + 1}/{options.rounds}: " + ", ".join(
+            note(f"{name} round {number + 1}/{rounds}: " + ", ".join(
                 f"{metric} {ours:.5g}" + (f" against {ref:.5g}" if ref is not None else "")
                 for metric, (ours, ref) in found.items()))
             for metric, pair in found.items():
@@ -123,7 +137,7 @@ def main():
         return 0
     tempfile.tempdir = options.dir
     failed = 0
-    for name in options.names or NAMES:
+    for name in options.names or [name for name in NAMES if name not in BY_NAME]:
         rows = [row for row in ROWS if row.bench == name]
         figures = measure(rows[0].case, name, options)
         for row in rows:

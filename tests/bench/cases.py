@@ -11,6 +11,7 @@ import tempfile
 
 from bindings import bindings  # noqa: F401 - cases of their own files
 from long import long  # noqa: F401
+from soak import soak  # noqa: F401
 from parts import TOKEN, Nginx, curl, daemon, harness, in_turn, program, run_reference, wrk
 
 NULL = 'runtime = "null";'

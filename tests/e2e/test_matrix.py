@@ -2,24 +2,18 @@
 """kill -9 at every step (row Q5, invariants I1, I4, I5, I7).
 
 One test per failpoint of host/core/failpoint.c. Each round arms it, lets clients run commands until the daemon dies there, checks
-that the point reported the hit, starts the daemon again (at times armed at another point) and counts:
-
-  lost    accepted by the answer or by the store, but without a terminal state, with a wrong one, or without output or effect
-  twice   commands whose own line stands more than once in their sandbox or in a file outside of all sandboxes
-  leaked  sessions that the provider still lists after everything was torn down, and processes left in them
-
-The mock provider can reattach, so a command that nobody cancelled always ends completed, with its own code and bytes.
+that the point reported the hit, starts the daemon again (at times armed at another point) and counts what is lost, ran twice or is
+leaked (counting.py).
 """
 
-import collections
 import http.client
-import os
 import random
 import re
 import threading
 import time
 
 import harness
+from counting import Command, Counts, processes
 from harness import Failure, check, equal, settled, wait_for
 
 SOURCE = (harness.ROOT / "host" / "core" / "failpoint.c").read_text()
@@ -30,26 +24,7 @@ CLIENTS, COMMANDS, TASKS = 6, 4, 3
 TEARDOWNS = {"release.before", "release.after", "release.confirmed.before"}  # reached by a teardown
 IDLE = {"gc.reclaim.before"}                                                 # reached by an idle lease that ends
 RESTARTED = {"exec.started": "exec.begin.after"}                             # reached by the daemon after one that died there
-BIG = 40000                                                                  # bytes of output that become an object of their own
 GONE = (OSError, http.client.HTTPException)                                  # what a client of a dying daemon sees
-OPEN = ("queued", "claimed", "running")
-
-
-class Command:
-    def __init__(self, workspace, task, key, rng):
-        self.workspace, self.task, self.key = workspace, task, key
-        self.code, self.seconds, self.big = rng.choice((0, 0, 1, 7, 124)), rng.choice((0, 0, 0.02, 0.1, 0.2)), rng.random() < 0.25
-        self.id = None
-        self.cancelled = False
-
-    def script(self, outside):
-        nap = f"sleep {self.seconds}; " if self.seconds else ""
-        more = f"head -c {BIG} /dev/zero | tr '\\0' x; " if self.big else ""
-        return (f"echo {self.key} >> ran; echo {self.key} >> {outside}; echo out {self.key}; {nap}{more}"
-                f"echo err {self.key} >&2; exit {self.code}")
-
-    def output(self, stream):
-        return f"{stream} {self.key}\n".encode() + (b"x" * BIG if self.big and stream == "out" else b"")
 
 
 class Matrix:
@@ -63,22 +38,16 @@ class Matrix:
         self.rng = random.Random(point)
         self.outside = self.b.dir / "outside"
         self.outside.touch()
-        self.counts = collections.Counter()
-        self.faults = []
-
-    def fault(self, what, text):
-        self.counts[what] += 1
-        self.faults.append(f"{what}: {text}")
+        self.judged = Counts(self.outside)
+        self.counts, self.faults, self.fault = self.judged.counts, self.judged.faults, self.judged.fault
 
     # ---- clients ----
     def make_command(self, workspace, number):
         return Command(workspace, f"t{number % TASKS}", f"{workspace}-{number}", self.rng)
 
     def send(self, command):
-        body = {"workspace_id": command.workspace, "task_id": command.task, "workflow_id": command.key,
-                "command": {"command_body": command.script(self.outside), "timeout_seconds": 60}}
         wait = self.rng.choice((None, "10s"))
-        command.id = self.b.request("POST", "/sandbox/executions", body, wait=wait).expect(200, 202).json["id"]
+        command.id = self.b.request("POST", "/sandbox/executions", command.body(self.outside), wait=wait).expect(200, 202).json["id"]
 
     def client(self, commands, torn, mix):
         """Until the daemon is gone. What was answered is in the client's own list: command.id is set."""
@@ -173,25 +142,6 @@ class Matrix:
             if not cursor:
                 return found
 
-    def judge_record(self, command, torn, record):
-        status, may_end = record["status"], {"completed"}
-        if command.cancelled or (command.workspace, command.task) in torn:
-            may_end.add("cancelled")
-        if status == "failed" and record.get("reason") == "session_lost" and (command.workspace, command.task) in torn:
-            return False
-        if status not in may_end:
-            self.fault("lost", f"{command.key} {record['id']} is {status} {record.get('reason')} {record.get('error')}")
-            return False
-        if status == "cancelled":
-            return False
-        if record["result"]["exit_code"] != command.code:
-            self.fault("lost", f"{command.key} exit code {record['result']['exit_code']}, expected {command.code}")
-        for stream in ("out", "err"):
-            got = self.b.output(record["id"], f"std{stream}")
-            if got != command.output(stream):
-                self.fault("lost", f"{command.key} {record['id']} std{stream} {len(got)} bytes {got[:80]!r}")
-        return True
-
     def judge(self, commands, torn):
         """Every accepted one, and those whose answer the kill took: the store may hold them."""
         completed = set()
@@ -208,22 +158,9 @@ class Matrix:
             except Failure as failure:
                 self.fault("lost", f"{command.key}: {failure}")
                 continue
-            if self.surviving(lambda: self.judge_record(command, torn, record)):
+            if self.surviving(lambda: self.judged.judge_record(command, torn, record, lambda stream: self.b.output(record["id"], stream))):
                 completed.add(command.key)
-        lines = collections.Counter(self.outside.read_text().split())
-        for command in commands:
-            if lines[command.key] > 1:
-                self.fault("twice", f"{command.key} ran {lines[command.key]} times")
-            if command.key in completed and not lines[command.key]:
-                self.fault("lost", f"{command.key} is completed and has never run")
-        for ref in self.b.mock.sessions():
-            try:
-                inside = collections.Counter((self.b.mock.work(ref) / "ran").read_text().split())
-            except OSError:
-                continue
-            for key, times in inside.items():
-                if times > 1:
-                    self.fault("twice", f"{key} ran {times} times in its sandbox")
+        self.judged.judge_lines(commands, completed, self.b.mock)
 
     def clear(self, commands, seconds=15):
         """Everything is torn down; what the provider then still lists is leaked."""
@@ -271,21 +208,6 @@ class Matrix:
         self.surviving(lambda: b.get("/health"))
         self.clear(commands)
         self.counts["rounds"] += 1
-
-
-def processes(b):
-    """Processes that live in the provider's folder."""
-    root, found = str(b.mock.root), []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != b.proc.pid:
-            try:
-                cwd = os.readlink(f"/proc/{entry}/cwd")
-                command = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace")
-            except OSError:
-                continue
-            if cwd.startswith(root) or root in command:
-                found.append((entry, command))
-    return found
 
 
 def run_matrix(make, point):
