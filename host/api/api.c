@@ -47,6 +47,7 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 			   .window_ms = conf->http_rate_window_ms,
 			   .rate = conf->http_rate_min,
 			   .connections = (unsigned)conf->http_connections},
+		.narrow = !(conf_roles(conf) & ROLE_API),
 		.ctx = api,
 	};
 

@@ -106,6 +106,14 @@ static int check_room(struct req *req, struct err *err)
 	return 0;
 }
 
+/* Other hosts of the store serve it: a balancer sent it to the wrong one. */
+static int check_role(const struct req *req, struct err *err)
+{
+	if (!req->server->config.narrow || (req->route->flags & ROUTE_EVERY_HOST))
+		return 0;
+	return err_set(err, ERR_MISDIRECTED, "this host has not the role api: it serves health, readiness and metrics only");
+}
+
 static int find_route(struct req *req, size_t path_len, struct route_match *match, struct err *err)
 {
 	if (strlen(req->target) > LIMIT_URI)
@@ -188,6 +196,8 @@ static int admit(struct req *req, struct MHD_Connection *conn, const char *metho
 		r = find_route(req, path_len, match, err);
 	if (r == 0)
 		r = check_room(req, err);
+	if (r == 0)
+		r = check_role(req, err);
 	if (r == 0 && req->route->scope != SCOPE_OPEN)
 		r = check_token(req, err);
 	if (r == 0)

@@ -103,22 +103,49 @@ int admin_get_providers(struct req *req, struct err *err)
 
 /* ---- hosts ---- */
 
-int admin_get_hosts(struct req *req, struct err *err)
+static void put_host(struct buf *out, const char *id, const char *version, unsigned roles)
+{
+	char text[CONF_ROLES_MAX];
+
+	buf_puts(out, "{");
+	put_text(out, "id", id);
+	buf_puts(out, ",");
+	put_text(out, "version", version);
+	buf_puts(out, ",");
+	put_text(out, "roles", conf_roles_text(roles, text));
+}
+
+/* This one tells more of itself than the others do in the store. */
+static void put_this_host(struct req *req, struct buf *out)
 {
 	struct api *api = api_of(req);
-	struct buf *out = &req->reply.body;
 	struct server_stat stat;
 	char started[32];
 
-	(void)err;
 	server_stat(req->server, &stat);
 	clock_format(api->started_ms, started);
-	buf_puts(out, "{\"items\":[{");
-	put_text(out, "id", api->config.host_id);
-	buf_puts(out, ",");
-	put_text(out, "version", BERTH_VERSION);
-	buf_printf(out, ",\"pid\":%d,\"started_at\":\"%s\",\"connections\":%u,\"requests\":%u}],\"total\":1}\n",
-		   (int)getpid(), started, stat.connections, stat.requests);
+	put_host(out, api->config.host_id, BERTH_VERSION, conf_roles(api->config.conf));
+	buf_printf(out, ",\"pid\":%d,\"started_at\":\"%s\",\"connections\":%u,\"requests\":%u}", (int)getpid(),
+		   started, stat.connections, stat.requests);
+}
+
+int admin_get_hosts(struct req *req, struct err *err)
+{
+	struct buf *out = &req->reply.body;
+	struct session_host *hosts;
+	size_t count;
+	int rc = session_hosts(api_of(req)->config.sessions, req->arena, &hosts, &count, err);
+
+	if (rc)
+		return rc;
+	buf_puts(out, "{\"items\":[");
+	put_this_host(req, out);
+	for (size_t i = 0; i < count; i++) {
+		buf_puts(out, ",");
+		put_host(out, hosts[i].id, hosts[i].version, hosts[i].roles);
+		buf_puts(out, "}");
+	}
+	buf_printf(out, "],\"total\":%zu}\n", count + 1);
 	req_json(req, 200);
 	return REQ_DONE;
 }

@@ -19,6 +19,7 @@ struct req;
 #define ROUTE_STREAM_IN 4u /* the handler runs while the body comes, and reads it with stream_read */
 #define ROUTE_HEAD 8u	   /* HEAD is answered like this GET, without the bytes */
 #define ROUTE_ALWAYS 16u   /* answered while the server stops, too */
+#define ROUTE_EVERY_HOST 32u /* answered also by a host without the role api */
 
 /* What a handler returns besides an error code. */
 #define REQ_DONE 0

@@ -183,6 +183,8 @@ int conf_check(const struct conf *conf, bool dev, struct err *err)
 	if (!rc)
 		rc = conf_check_redis(conf, err);
 	if (!rc)
+		rc = conf_check_roles(conf, err);
+	if (!rc)
 		rc = check_listen(conf, dev, err);
 	if (!rc)
 		rc = check_proxies(conf, err);

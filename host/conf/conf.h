@@ -37,6 +37,24 @@ enum {
 };
 const char *conf_scope_word(unsigned ordinal);
 
+/* What a process does; one bit each. X(NAME, word) */
+#define ROLE_TABLE(X)       \
+	X(API, "api")       \
+	X(RUNNER, "runner") \
+	X(GC, "gc")
+enum role_ordinal {
+#define X(name, word) ROLE_ORDINAL_##name,
+	ROLE_TABLE(X)
+#undef X
+		ROLE_COUNT
+};
+enum {
+#define X(name, word) ROLE_##name = 1 << ROLE_ORDINAL_##name,
+	ROLE_TABLE(X)
+#undef X
+		ROLE_ALL = (1 << ROLE_COUNT) - 1,
+};
+
 struct conf_token {
 	char *name;
 	struct secret *secret;
@@ -74,6 +92,7 @@ struct conf {
 	char *state_dir;
 	char *plugin_dir;
 	char *helper_dir;
+	char *roles; /* words of ROLE_TABLE; see conf_roles */
 	char *listen;  /* address */
 	int64_t port;
 	bool behind_proxy;
@@ -153,6 +172,12 @@ void conf_diff(const struct conf *before, const struct conf *now, void (*fn)(con
 /* One target's file alone, everything else at its default: for the conformance kit, which sets deployment and folders itself. */
 int conf_load_target(const char *path, struct conf **ret, struct err *err);
 void conf_free(struct conf *conf);
+/* The bits of `roles`; all where there is no text. */
+unsigned conf_roles(const struct conf *conf);
+unsigned conf_roles_of(const char *text); /* words that are none are passed over */
+/* "api gc" of ROLE_API | ROLE_GC, in the order of the table. */
+#define CONF_ROLES_MAX 32
+const char *conf_roles_text(unsigned roles, char ret[CONF_ROLES_MAX]);
 /* The effective configuration in the file's own syntax, secrets masked. */
 void conf_dump(const struct conf *conf, struct buf *buf);
 

@@ -50,6 +50,7 @@ int conf_apply_environment(struct conf *conf, struct err *err);
 /* redis.c: what REDIS_URL (or NULL) means, and the password. */
 int conf_apply_redis(struct conf *conf, const char *env_url, struct err *err);
 int conf_check_redis(const struct conf *conf, struct err *err);
+int conf_check_roles(const struct conf *conf, struct err *err); /* roles.c */
 int conf_check(const struct conf *conf, bool dev, struct err *err);
 int conf_check_target(const struct conf_target *target, struct err *err);
 

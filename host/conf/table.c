@@ -53,6 +53,8 @@ const struct option_row conf_options[] = {
 	 .doc = "Folder of the provider plugins."),
     TEXT("helper_dir", helper_dir, "/usr/lib/berth/helpers", .env = "BERTH_HELPER_DIR",
 	 .doc = "Folder of berth-supervise and other programs that run inside sandboxes."),
+    TEXT("roles", roles, "api runner gc", .env = "BERTH_ROLES",
+	 .doc = "What this process does, separated by spaces: api, runner, gc; all three unless store.type is redis."),
     TTL("stop_grace", stop_grace_ms, "10s", .doc = "How long a stop waits for running calls before it detaches."),
 
     TEXT("http.listen", listen, "127.0.0.1", .env = "BERTH_LISTEN",

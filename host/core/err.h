@@ -29,6 +29,7 @@
 	X(MEDIA_TYPE, "unsupported_media_type", 415, 0)                \
 	X(RANGE, "range_not_satisfiable", 416, 0)                      \
 	X(EXPECTATION, "expectation_failed", 417, 0)                   \
+	X(MISDIRECTED, "misdirected_request", 421, 0)                  \
 	X(NO_TARGET, "no_eligible_target", 422, 0)                     \
 	X(SESSION_LIFE, "exceeds_session_life", 422, 0)                \
 	X(QUOTA, "quota_exceeded", 429, 1)                             \

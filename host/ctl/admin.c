@@ -76,6 +76,7 @@ static void print_hosts(struct json_object *json)
 	static const struct ctl_column columns[] = {
 		{"HOST", "id", true, CTL_PLAIN},
 		{"VERSION", "version", false, CTL_PLAIN},
+		{"ROLES", "roles", false, CTL_PLAIN},
 		{"PID", "pid", false, CTL_PLAIN},
 		{"UP", "started_at", false, CTL_AGE},
 		{"CONNECTIONS", "connections", false, CTL_PLAIN},

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
 #include "execution/nonce.h"
@@ -16,6 +17,7 @@ struct cancel_step {
 	const char *id, *reason;
 	bool unowned; /* no run of this process has it: the end is written here */
 	bool hold;    /* nobody's claim is over now */
+	bool waiting; /* a running one is left alone */
 	char event_id[IDENT_ID_MAX + 1];
 	/* Out of the step. */
 	bool terminal, written;
@@ -42,13 +44,7 @@ static int end_unowned(struct cancel_step *in, struct txn *txn, struct record *r
 	int rc = steps_apply(in->e, txn, r, EVENT_CANCELLED, &change, in->event_id, &replay, err);
 
 	if (rc == 0)
-		rc = txn_delete(txn, STORE_CLAIM, r->id, err);
-	if (rc == 0)
-		rc = txn_ack_subject(txn, STREAM_REQUESTS, r->id, err);
-	if (rc == 0)
-		rc = ident_make(&in->ident, r->workspace_id, r->task_id, err);
-	if (rc == 0)
-		rc = session_unwait_step(in->e->config.sessions, txn, &in->ident, r->id, err);
+		rc = steps_close(in->e, txn, r, &in->ident, err);
 	in->written = in->terminal = true;
 	return rc;
 }
@@ -64,7 +60,7 @@ static int cancel_step(struct txn *txn, void *arg, struct err *err)
 	if (rc)
 		return rc;
 	in->terminal = record_status_terminal(r.status);
-	if (in->terminal)
+	if (in->terminal || (in->waiting && r.status == RECORD_RUNNING))
 		return 0;
 	/* A running one without a run is taken up by the next look at the stream; it then finds the mark. So does another
 	 * host that has it. */
@@ -113,6 +109,21 @@ void cancel_local(struct executions *e, const char *id, const char *reason)
 		end_waiting(run);
 }
 
+/* The wish into the store; the end, too, where nobody has it. */
+static int cancel_stored(struct cancel_step *step, struct err *err)
+{
+	int rc;
+
+	step->hold = store_hold_ms(step->e->config.store) > 0;
+	steps_event_id(step->event_id);
+	rc = steps_update(step->e, cancel_step, step, err);
+	if (rc == 0 && step->written) {
+		session_unwait_done(step->e->config.sessions, &step->ident);
+		steps_changed(step->e, step->id);
+	}
+	return rc;
+}
+
 int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err)
 {
 	struct cancel_step step = {.e = e, .id = id, .reason = reason};
@@ -132,17 +143,10 @@ int execution_cancel(struct executions *e, const char *id, const char *reason, b
 		return 0;
 	}
 	step.unowned = !run || owned;
-	step.hold = store_hold_ms(e->config.store) > 0;
-	steps_event_id(step.event_id);
-	rc = steps_update(e, cancel_step, &step, err);
-	if (rc)
-		return rc;
-	if (step.written) {
-		session_unwait_done(e->config.sessions, &step.ident);
-		steps_changed(e, id);
-	}
-	*ret_done = step.terminal;
-	return 0;
+	rc = cancel_stored(&step, err);
+	if (rc == 0)
+		*ret_done = step.terminal;
+	return rc;
 }
 
 /* ---- teardown ---- */
@@ -167,6 +171,83 @@ static bool collect_one(const char *key, void *value, void *arg)
 	return true;
 }
 
+/* ---- a task's executions that other hosts have, or nobody ---- */
+
+#define OTHERS_PAGE 100
+
+struct others {
+	const char *group;
+	bool force;
+	struct arena *arena;
+	char after[IDENT_ID_MAX + 1];
+	char ids[OTHERS_PAGE][IDENT_ID_MAX + 1];
+	size_t count, seen;
+};
+
+static bool others_one(const struct store_row *row, void *arg)
+{
+	struct others *others = arg;
+	enum record_status status;
+
+	others->seen++;
+	snprintf(others->after, sizeof(others->after), "%s", row->key);
+	arena_reset(others->arena);
+	if (record_decode_status(others->arena, row->key, row->doc, row->doc_len, &status, NULL) == 0 &&
+	    !record_status_terminal(status) && (others->force || status != RECORD_RUNNING))
+		snprintf(others->ids[others->count++], sizeof(others->ids[0]), "%s", row->key);
+	return true;
+}
+
+static int others_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct others *others = arg;
+	char after[IDENT_ID_MAX + 1];
+
+	memcpy(after, others->after, sizeof(after));
+	others->count = others->seen = 0;
+	return txn_scan(txn, STORE_EXECUTION, others->group, after, true, OTHERS_PAGE, others_one, others, err);
+}
+
+static int cancel_other(struct executions *e, const char *id, bool force, struct err *err)
+{
+	struct cancel_step step = {.e = e, .id = id, .reason = "task_deleted", .unowned = true, .waiting = !force};
+	bool here;
+	int rc;
+
+	lock_take(&e->lock);
+	here = queue_find_locked(e, id) != NULL;
+	lock_drop(&e->lock);
+	rc = here ? 0 : cancel_stored(&step, err); /* a run of this host was asked already */
+	return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT ? 0 : rc;
+}
+
+static void cancel_others(struct executions *e, const char *group, bool force)
+{
+	struct others *others = calloc(1, sizeof(*others));
+	struct err err = {0};
+	int rc = 0;
+
+	if (others)
+		others->arena = arena_new(4 * LIMIT_ROW);
+	if (!others || !others->arena)
+		rc = err_set(&err, ERR_NOMEM, "no memory");
+	else
+		others->group = group, others->force = force;
+	while (rc == 0) {
+		rc = store_view(e->config.store, others_step, others, &err);
+		for (size_t i = 0; rc == 0 && i < others->count; i++)
+			rc = cancel_other(e, others->ids[i], force, &err);
+		if (others->seen < OTHERS_PAGE)
+			break;
+	}
+	if (rc && rc != ERR_SHUTTING_DOWN)
+		log_warn("a task's executions on other hosts were not all cancelled", KS("task", group),
+			 KS("error", err.msg));
+	if (others)
+		arena_free(others->arena);
+	free(others);
+}
+
 void cancel_task(const struct ident *ident, bool force, void *arg)
 {
 	struct executions *e = arg;
@@ -187,6 +268,8 @@ void cancel_task(const struct ident *ident, bool force, void *arg)
 	for (size_t i = 0; i < c.count; i++)
 		end_waiting(c.runs[i]);
 	free(c.runs);
+	if (!store_is_exclusive(e->config.store))
+		cancel_others(e, key, force);
 }
 
 /* ---- nonces ---- */

@@ -223,6 +223,11 @@ static void accepted(struct create_step *in)
 	(void)FAILPOINT("exec.accepted");
 	metric_add(METRIC_EXEC_ACCEPTED, 0, 0, 1);
 	take_set_facts(run, &in->facts);
+	if (!runs_commands(in->e)) { /* whoever has that role was told in the step */
+		output_moved(run);
+		queue_end(run);
+		return;
+	}
 	if (!in->room) {
 		queue_ready(run);
 		return;

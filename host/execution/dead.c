@@ -134,6 +134,8 @@ static int requeue_step(struct txn *txn, void *arg, struct err *err)
 		rc = check_message(txn, text, id, err);
 	if (rc == 0)
 		rc = txn_append(txn, STREAM_REQUESTS, id, text, strlen(text), err);
+	if (rc == 0)
+		rc = txn_notify(txn, FLEET_REQUESTS, err);
 	return rc ? rc : txn_ack(txn, STREAM_DEAD, letter->seq, err);
 }
 
@@ -142,7 +144,7 @@ int execution_dead_requeue(struct executions *e, uint64_t seq, struct err *err)
 	int rc = steps_update(e, requeue_step, &(struct letter){.seq = seq}, err);
 
 	if (rc == 0)
-		session_kick_gc(e->config.sessions); /* whose rounds read the stream */
+		session_kick_gc(e->config.sessions); /* whose rounds read the stream, where it is this host's alone */
 	return rc;
 }
 

@@ -138,12 +138,15 @@ struct executions {
 	struct spool *spool;
 	struct pool *pool;
 	struct fleet *fleet; /* NULL: the store is this host's alone */
+	unsigned roles;	     /* without ROLE_RUNNER no run is kept longer than its acceptance takes */
 	unsigned task_concurrency;
 	_Atomic bool dead; /* freed without a stop: nothing is written any more, as if the process had died */
 
 	/* One thread's: the main thread's, before it has others and after; between, the GC's. */
 	bool stopped;	   /* executions_stop is through */
 	bool reconciled;   /* every open record was looked for once */
+	int64_t role_gone_ns[ROLE_COUNT]; /* since when no living host has it; the fleet's thread only */
+	unsigned role_told;
 	uint64_t last_seq; /* of the request stream, as read; with a shared store the fleet's thread has it */
 
 	struct lock lock;
@@ -159,6 +162,8 @@ struct executions {
 	unsigned armed;	  /* waiters that the watch has or is firing */
 	unsigned stuck;	  /* workers that gave their run to another one and are not back from the plugin */
 	uint64_t defects; /* illegal transitions that were tried */
+	/* Without the role runner: what the other hosts have, as last looked at, and what was accepted since. */
+	uint64_t open_elsewhere, accepted_since, room_elsewhere;
 	bool started, stopping;
 	bool detaching; /* running commands are left alone from now on */
 	bool give_up;	/* the time to stop is over: no more tries */
@@ -200,6 +205,14 @@ void queue_deaf(struct run *run); /* takes both waiters off */
 struct run *run_ref(struct run *run);
 void run_unref(struct run *run);
 
+/* Does this host run commands? */
+static inline bool runs_commands(const struct executions *e)
+{
+	return e->roles & ROLE_RUNNER;
+}
+/* How many executions wait, here or, without the role runner, anywhere. */
+unsigned queue_waiting_locked(const struct executions *e);
+
 /* ---- steps.c: what a store step of this layer does again and again ---- */
 int steps_update(struct executions *e, store_step step, void *arg, struct err *err);
 /* Keeps trying while the store is away; gives up when the process dies or has to stop by now. */
@@ -214,6 +227,8 @@ int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, stru
 int steps_hand_back(struct executions *e, struct txn *txn, const char *id, struct claim *c, struct err *err);
 int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uint64_t seq, const char *doc, size_t len,
 		      struct err *err);
+/* What goes with an end that is written without a run: claim, message, the operation that waits. */
+int steps_close(struct executions *e, struct txn *txn, const struct record *r, struct ident *ret_ident, struct err *err);
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1]);
 void steps_changed(struct executions *e, const char *id); /* notifies who watches the record */
 /* What the transition table refused; with a shared store another host may only have been faster (reason `taken_over`).
@@ -233,6 +248,9 @@ int fleet_notify_changed(struct txn *txn, const char *id, struct err *err);
 int fleet_notify_cancel(struct txn *txn, const char *id, struct err *err);
 /* A cancel that was asked of another host, for a run of this one. */
 void cancel_local(struct executions *e, const char *id, const char *reason);
+
+/* ---- elsewhere.c: what a host with some of the roles knows of the others ---- */
+void elsewhere_look(struct executions *e);
 
 /* ---- segment.c: output of running commands, for other hosts ---- */
 /* Shows what the commands of this host have written since the last time. */
@@ -353,7 +371,10 @@ void finish_hand_back(struct run *run);				 /* stop: the claim is free, the hold
 int recover_stream(struct executions *e, struct err *err);
 /* Looks at every record once: an open one that nobody has is put in line. */
 int recover_lost(struct executions *e, struct err *err);
+/* The same for those that wait, without a look at what has ended: cheap enough to be done again and again. */
+int recover_waiting(struct executions *e, struct err *err);
 int recover_adopt(struct executions *e, const char *id, struct err *err);
+void sweep_line(struct executions *e); /* ends what waited in line for too long */
 void sweep_round(void *executions);
 void sweep_keep(void *executions);
 void sweep_expire(struct run *run); /* OWNED, its time in the queue is over */

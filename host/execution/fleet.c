@@ -16,6 +16,7 @@
 #define LOOK_MS 2000	/* for ended claims and requests, and to show output to the others */
 #define CLAIMS_MS 4000	/* for what others did to the claims of this host: a cancel arrives within 5 s */
 #define GIVE_MS 1000	/* a claim that waits longer for room here is free for a host that has some */
+#define MISSED_CLAIMS 4 /* times a claim's life, two minutes by default: between two looks for missing messages */
 #define PAGE 256	/* claims looked at in one step */
 #define STALE_MAX 10000 /* ended claims of one look; the next look finds the rest */
 
@@ -253,9 +254,12 @@ static void on_notice(const char *key, void *arg)
 		wake(fleet, &fleet->requests);
 		wake(fleet, &fleet->given);
 		wake(fleet, &fleet->claims);
+		session_kick_gc(e->config.sessions);
 		watch_notify_all(e->config.watch);
 	} else if (strcmp(key, FLEET_REQUESTS) == 0) {
 		wake(fleet, &fleet->requests);
+	} else if (strcmp(key, SESSION_NOTICE_GC) == 0) {
+		session_kick_gc(e->config.sessions);
 	} else if (strcmp(key, FLEET_GIVEN) == 0) {
 		wake(fleet, &fleet->given);
 	} else if (strncmp(key, FLEET_CANCEL, strlen(FLEET_CANCEL)) == 0) {
@@ -292,8 +296,9 @@ bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t
 /* ---- the thread ---- */
 
 struct looks {
-	bool due, requests, given, claims;
+	bool due, requests, given, claims, missed;
 	int64_t due_ns, claims_ns; /* when the next look at everything, and at the claims, is due anyway */
+	int64_t missed_ns;	   /* for messages that are missing; looked at with everything else */
 };
 
 static bool wait_for_look(struct fleet *fleet, struct looks *looks)
@@ -309,6 +314,7 @@ static bool wait_for_look(struct fleet *fleet, struct looks *looks)
 	looks->requests = fleet->requests || looks->due;
 	looks->given = fleet->given || looks->due;
 	looks->claims = fleet->claims || clock_boot_ns() >= looks->claims_ns;
+	looks->missed = looks->due && clock_boot_ns() >= looks->missed_ns;
 	fleet->requests = fleet->given = fleet->claims = false;
 	stop = fleet->stop;
 	lock_drop(&fleet->lock);
@@ -326,10 +332,25 @@ static bool is_running(struct executions *e)
 	return running && !atomic_load(&e->dead);
 }
 
+/* Messages that nobody can tell of: the stream was deleted, a message was lost with the end of Redis' file. */
+static void look_for_missed(struct executions *e)
+{
+	struct err err = {0};
+	int rc = e->reconciled ? recover_waiting(e, &err) : recover_lost(e, &err);
+
+	e->reconciled |= rc == 0;
+	if (rc && rc != ERR_SHUTTING_DOWN)
+		log_warn("the records could not be looked at for missing messages", KS("error", err.msg));
+}
+
 static void look(struct executions *e, const struct looks *looks)
 {
 	struct err err = {0};
 
+	if (looks->due)
+		elsewhere_look(e);
+	if (!runs_commands(e))
+		return;
 	if (looks->requests && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
 		log_warn("the request stream could not be read", KS("error", err.msg));
 	if (looks->given)
@@ -337,14 +358,18 @@ static void look(struct executions *e, const struct looks *looks)
 	if (looks->due) {
 		give_back(e);
 		segment_publish(e);
+		sweep_line(e);
 	}
 	if (looks->claims)
 		look_at_own(e);
+	if (looks->missed)
+		look_for_missed(e);
 }
 
 static void *fleet_main(void *arg)
 {
 	struct fleet *fleet = arg;
+	int64_t missed_ms = MISSED_CLAIMS * fleet->e->config.conf->claim_ttl_ms;
 	struct looks looks = {.due_ns = clock_after_ms(LOOK_MS), .claims_ns = clock_after_ms(CLAIMS_MS)};
 
 	while (wait_for_look(fleet, &looks)) {
@@ -354,6 +379,8 @@ static void *fleet_main(void *arg)
 			looks.due_ns = clock_after_ms(LOOK_MS);
 		if (looks.claims)
 			looks.claims_ns = clock_after_ms(CLAIMS_MS);
+		if (looks.missed)
+			looks.missed_ns = clock_after_ms(missed_ms);
 	}
 	return NULL;
 }

@@ -5,6 +5,7 @@
  * the store, and never lets one task's line hold up another's.
  */
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,17 @@ static struct run *run_new(struct executions *e, const struct ident *ident, cons
 	return NULL;
 }
 
+/* Those that are open, less what the others can run at once. */
+unsigned queue_waiting_locked(const struct executions *e)
+{
+	uint64_t open = e->open_elsewhere + e->accepted_since, waiting;
+
+	if (runs_commands(e))
+		return e->waiting;
+	waiting = open > e->room_elsewhere ? open - e->room_elsewhere : 0;
+	return waiting < UINT_MAX ? (unsigned)waiting : UINT_MAX;
+}
+
 static int add_locked(struct run *run, bool limited, bool *ret_room, struct err *err)
 {
 	struct executions *e = run->e;
@@ -227,8 +239,8 @@ static int add_locked(struct run *run, bool limited, bool *ret_room, struct err 
 
 	if (e->stopping)
 		return err_set(err, ERR_SHUTTING_DOWN, "this host is stopping");
-	if (limited && e->waiting >= e->queue_max && e->busy >= e->runner_concurrency)
-		return err_set(err, ERR_QUEUE_FULL, "%u executions are queued already", e->waiting);
+	if (limited && queue_waiting_locked(e) >= e->queue_max && (!runs_commands(e) || e->busy >= e->runner_concurrency))
+		return err_set(err, ERR_QUEUE_FULL, "%u executions are queued already", queue_waiting_locked(e));
 	task = task_of(e, &run->ident);
 	if (!task || map_put(e->runs, run->id, run) != 0) {
 		if (task)
@@ -237,7 +249,8 @@ static int add_locked(struct run *run, bool limited, bool *ret_room, struct err 
 	}
 	run->task = task;
 	task->open++;
-	*ret_room = limited && e->started && e->busy < e->runner_concurrency && task->waiting == 0 &&
+	e->accepted_since += limited;
+	*ret_room = limited && e->started && runs_commands(e) && e->busy < e->runner_concurrency && task->waiting == 0 &&
 		    task->taken < e->task_concurrency;
 	if (*ret_room)
 		take_slot(run);
@@ -428,4 +441,5 @@ void execution_set_limits(struct executions *e, unsigned concurrency, unsigned q
 	e->queue_max = queue_max;
 	queue_dispatch_locked(e);
 	lock_drop(&e->lock);
+	session_set_capacity(e->config.sessions, concurrency);
 }

@@ -12,6 +12,7 @@
 #include "execution/execution_private.h"
 
 #define PAGE 200
+#define WAITING_MAX 20000 /* rows of one look: they fit into one step */
 
 /* ---- one execution ---- */
 
@@ -258,6 +259,17 @@ static int open_step(struct txn *txn, void *arg, struct err *err)
 	return txn_scan(txn, STORE_EXECUTION, NULL, after, false, PAGE, open_one, page, err);
 }
 
+/* One that another host has is passed over. */
+static int adopt_missed(struct executions *e, const char *id, struct err *err)
+{
+	bool known = is_known(e, id);
+	int rc = known ? 0 : recover_adopt(e, id, err);
+
+	if (rc == 0 && !known && is_known(e, id))
+		log_warn("an open execution had no message", KS("execution", id));
+	return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT ? 0 : rc;
+}
+
 int recover_lost(struct executions *e, struct err *err)
 {
 	struct open_page *page = calloc(1, sizeof(*page));
@@ -271,16 +283,62 @@ int recover_lost(struct executions *e, struct err *err)
 	}
 	do {
 		rc = store_view(e->config.store, open_step, page, err);
-		for (size_t i = 0; rc == 0 && i < page->count; i++) {
-			if (!is_known(e, page->ids[i]))
-				log_warn("an open execution had no message", KS("execution", page->ids[i]));
-			rc = recover_adopt(e, page->ids[i], err);
-			if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
-				rc = 0;
-		}
+		for (size_t i = 0; rc == 0 && i < page->count; i++)
+			rc = adopt_missed(e, page->ids[i], err);
 	} while (rc == 0 && page->seen == PAGE);
 	arena_free(page->arena);
 	free(page);
+	return rc;
+}
+
+/* ---- the same again and again ---- */
+
+struct waiting {
+	struct executions *e;
+	struct arena *arena;
+	struct buf ids; /* NUL-terminated, one after the other */
+	size_t seen;
+};
+
+static bool waiting_one(const struct store_row *row, void *arg)
+{
+	struct waiting *waiting = arg;
+	enum record_status status;
+
+	waiting->seen++;
+	arena_reset(waiting->arena);
+	if (record_decode_status(waiting->arena, row->key, row->doc, row->doc_len, &status, NULL) ||
+	    record_status_terminal(status))
+		return true;
+	return buf_append(&waiting->ids, row->key, strlen(row->key) + 1) == 0;
+}
+
+/* What waits is due when its time in the queue is over; what runs has a claim, whose end is looked for anyway. */
+static int waiting_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct waiting *waiting = arg;
+	const struct conf *conf = waiting->e->config.conf;
+	int64_t upto = txn_now(txn) + conf->exec_queue_ms + conf->claim_ttl_ms;
+
+	buf_clear(&waiting->ids);
+	waiting->seen = 0;
+	return txn_scan_due(txn, STORE_EXECUTION, upto, WAITING_MAX, waiting_one, waiting, err);
+}
+
+int recover_waiting(struct executions *e, struct err *err)
+{
+	struct waiting waiting = {.e = e, .arena = arena_new(4 * LIMIT_ROW)};
+	int rc = waiting.arena ? 0 : err_set(err, ERR_NOMEM, "no memory to look at the records");
+
+	buf_init(&waiting.ids, WAITING_MAX * (IDENT_ID_MAX + 1));
+	if (rc == 0)
+		rc = store_view(e->config.store, waiting_step, &waiting, err);
+	for (size_t at = 0; rc == 0 && at < waiting.ids.len; at += strlen(waiting.ids.ptr + at) + 1)
+		rc = adopt_missed(e, waiting.ids.ptr + at, err);
+	if (rc == 0 && waiting.seen == WAITING_MAX)
+		log_info("only the oldest of the executions that wait were looked at", KI("count", WAITING_MAX));
+	buf_fini(&waiting.ids);
+	arena_free(waiting.arena);
 	return rc;
 }
 

@@ -139,6 +139,7 @@ int executions_new(const struct executions_config *config, struct executions **r
 	if (!e)
 		return err_set(err, ERR_NOMEM, "no memory for the executions");
 	e->config = *config;
+	e->roles = conf_roles(conf);
 	e->runner_concurrency = (unsigned)conf->runner_concurrency;
 	e->task_concurrency = (unsigned)conf->task_concurrency;
 	e->queue_max = (unsigned)conf->queue_max;
@@ -155,6 +156,7 @@ int executions_new(const struct executions_config *config, struct executions **r
 		executions_destroy(e);
 		return rc;
 	}
+	session_set_capacity(config->sessions, e->runner_concurrency);
 	sessions_hook(config->sessions, &(struct session_hooks){.execution_open = recover_is_open,
 								.teardown = cancel_task,
 								.keep = sweep_keep,
@@ -166,10 +168,11 @@ int executions_new(const struct executions_config *config, struct executions **r
 
 int executions_start(struct executions *e, struct err *err)
 {
-	int rc = recover_stream(e, err);
+	int rc = runs_commands(e) ? recover_stream(e, err) : 0;
 
 	if (rc)
 		return rc;
+	elsewhere_look(e);
 	rc = fleet_start(e, err);
 	if (rc)
 		return rc;
@@ -318,7 +321,7 @@ void executions_stat(struct executions *e, struct executions_stat *ret)
 	lock_take(&e->lock);
 	*ret = (struct executions_stat){
 		.running = e->busy,
-		.queued = e->waiting - e->parked,
+		.queued = queue_waiting_locked(e) - e->parked,
 		.parked = e->parked,
 		.queue_max = e->queue_max,
 		.defects = e->defects,

@@ -200,6 +200,17 @@ int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uin
 	return rc;
 }
 
+int steps_close(struct executions *e, struct txn *txn, const struct record *r, struct ident *ret_ident, struct err *err)
+{
+	int rc = txn_delete(txn, STORE_CLAIM, r->id, err);
+
+	if (rc == 0)
+		rc = txn_ack_subject(txn, STREAM_REQUESTS, r->id, err);
+	if (rc == 0)
+		rc = ident_make(ret_ident, r->workspace_id, r->task_id, err);
+	return rc ? rc : session_unwait_step(e->config.sessions, txn, ret_ident, r->id, err);
+}
+
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1])
 {
 	ident_random(ret_id, "evt_", 24);

@@ -38,7 +38,7 @@ static bool expire_one(const char *key, void *value, void *arg)
 	return x->count < PAGE;
 }
 
-static void expire(struct executions *e)
+void sweep_line(struct executions *e)
 {
 	struct expired *x = calloc(1, sizeof(*x));
 
@@ -63,6 +63,12 @@ struct old {
 	int64_t now_ms;
 	bool large, terminal, corrupt;
 	bool shared; /* the store */
+	int64_t postpone_ms;
+	/* Of one that is ended here. */
+	struct executions *e;
+	char event_id[IDENT_ID_MAX + 1];
+	struct ident ident;
+	bool ended;
 };
 
 struct old_page {
@@ -138,17 +144,69 @@ static int purge_step(struct txn *txn, void *arg, struct err *err)
 	return rc;
 }
 
-/* A row that cannot be read must not stand at the head of every round. */
+/* A row that cannot be read, or that other hosts still have to end, must not stand at the head of every round. */
 static int postpone_step(struct txn *txn, void *arg, struct err *err)
 {
 	const struct old *old = arg;
 	struct store_row row;
 	int rc = txn_get(txn, STORE_EXECUTION, old->id, &row, err);
 
-	if (rc || !row.doc)
+	if (rc || !row.doc || row.due_ms == 0 || row.due_ms > txn_now(txn))
 		return rc;
-	row.due_ms = txn_now(txn) + POSTPONE_MS;
+	row.due_ms = txn_now(txn) + old->postpone_ms;
 	return txn_put(txn, STORE_EXECUTION, &row, err);
+}
+
+/* ---- what no runner ended ---- */
+
+/* Their own hosts end what waits, and know what for; this is for those that no host with that role has. */
+static bool is_overdue(const struct executions *e, const struct record *r, const struct claim *c, int64_t now_ms)
+{
+	const struct conf *conf = e->config.conf;
+	int64_t wait = conf->claim_ttl_ms;
+
+	if (r->status == RECORD_CLAIMED)
+		wait += conf->scheduling_ms + conf->starting_ms;
+	return r->status != RECORD_RUNNING && now_ms >= r->queue_expires_ms + wait && !fleet_is_foreign(e, c, now_ms, false);
+}
+
+static int overdue_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct old *old = arg;
+	const struct record_change change = {.reason = "queue_expired",
+					     .error = "it was not started before its time in the queue was over"};
+	struct record r;
+	struct claim c;
+	bool replay;
+	int rc = steps_load(txn, old->id, &r, &c, err);
+
+	old->ended = false;
+	if (rc || record_status_terminal(r.status) || !is_overdue(old->e, &r, &c, txn_now(txn)))
+		return rc;
+	rc = steps_apply(old->e, txn, &r, EVENT_CANCELLED, &change, old->event_id, &replay, err);
+	if (rc == 0)
+		rc = steps_close(old->e, txn, &r, &old->ident, err);
+	old->ended = rc == 0;
+	return rc;
+}
+
+/* Open, and its time in the queue is over. */
+static int look_at_open(struct executions *e, struct old *old, struct err *err)
+{
+	int rc;
+
+	if (runs_commands(e)) {
+		rc = recover_adopt(e, old->id, err); /* known here, or put in line, where it expires */
+	} else {
+		steps_event_id(old->event_id);
+		rc = store_hold_ms(e->config.store) > 0 ? 0 : steps_update(e, overdue_step, old, err);
+	}
+	if (rc == 0 && old->ended) {
+		session_unwait_done(e->config.sessions, &old->ident);
+		steps_changed(e, old->id);
+	}
+	old->postpone_ms = e->config.conf->claim_ttl_ms;
+	return rc || old->ended || !old->shared ? rc : steps_update(e, postpone_step, old, err);
 }
 
 static int purge(struct executions *e, struct old *old, struct err *err)
@@ -171,7 +229,7 @@ static int purge(struct executions *e, struct old *old, struct err *err)
 
 static int look_at_old(struct executions *e, const char *id, struct err *err)
 {
-	struct old old = {.shared = !store_is_exclusive(e->config.store)};
+	struct old old = {.e = e, .shared = !store_is_exclusive(e->config.store), .postpone_ms = POSTPONE_MS};
 	int rc;
 
 	snprintf(old.id, sizeof(old.id), "%s", id);
@@ -183,7 +241,7 @@ static int look_at_old(struct executions *e, const char *id, struct err *err)
 	if (old.terminal)
 		return purge(e, &old, err);
 	if (!old.corrupt)
-		return recover_adopt(e, id, err); /* open: known here, or put in line, where it expires */
+		return look_at_open(e, &old, err);
 	log_error("a record cannot be read, it is kept", KS("execution", id));
 	return steps_update(e, postpone_step, &old, err);
 }
@@ -228,6 +286,17 @@ static void drop_nonces(struct executions *e)
 
 /* ---- rounds ---- */
 
+static void look_alone(struct executions *e)
+{
+	struct err err = {0};
+
+	sweep_line(e);
+	if (recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
+		log_warn("the request stream could not be read", KS("error", err.msg));
+	if (!e->reconciled)
+		e->reconciled = recover_lost(e, &err) == 0;
+}
+
 void sweep_round(void *arg)
 {
 	struct executions *e = arg;
@@ -239,12 +308,8 @@ void sweep_round(void *arg)
 	lock_drop(&e->lock);
 	if (!started || atomic_load(&e->dead))
 		return;
-	expire(e);
-	/* With a shared store the fleet's thread reads it. */
-	if (store_is_exclusive(e->config.store) && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
-		log_warn("the request stream could not be read", KS("error", err.msg));
-	if (!e->reconciled)
-		e->reconciled = recover_lost(e, &err) == 0;
+	if (store_is_exclusive(e->config.store)) /* else it is the fleet's thread that does it */
+		look_alone(e);
 	retain(e);
 	drop_nonces(e);
 	if (steps_update(e, trim_step, e, &err) && err.code != ERR_SHUTTING_DOWN)

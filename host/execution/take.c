@@ -163,17 +163,14 @@ static int end_poison(struct take *take, struct txn *txn, struct record *r, stru
 	struct run *run = take->run;
 	struct record_change change = {.reason = "max_deliveries",
 				       .error = "its runners died again and again before it could start"};
+	struct ident ident;
 	bool replay;
 	int rc = steps_apply(run->e, txn, r, EVENT_FAILED, &change, take->claimed_event, &replay, err);
 
 	if (rc == 0)
 		rc = steps_dead_letter(txn, "max_deliveries", r->id, 0, "", 0, err);
 	if (rc == 0)
-		rc = txn_delete(txn, STORE_CLAIM, r->id, err);
-	if (rc == 0)
-		rc = txn_ack_subject(txn, STREAM_REQUESTS, r->id, err);
-	if (rc == 0)
-		rc = session_unwait_step(run->e->config.sessions, txn, &run->ident, run->id, err);
+		rc = steps_close(run->e, txn, r, &ident, err);
 	take->result = TAKE_ENDED;
 	return rc;
 }

@@ -220,6 +220,7 @@ struct binding_gc {
 	uint64_t fence; /* fresh */
 	bool owned;     /* a job of this process works on the row */
 	bool certain;   /* a dead host can send nothing any more (exclusive store) */
+	bool hold;      /* what looks dead or over may only have been unable to say that it lives: see store_hold_ms */
 	const char *const *held; /* operations that this process holds: never reaped */
 	size_t held_count;
 	bool (*dead)(void *arg, const char *host);

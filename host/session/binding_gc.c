@@ -206,9 +206,17 @@ static enum gc_action gc_live(struct binding *b, int64_t now, const struct bindi
 	return GC_STRAYS;
 }
 
+/* Is it time alone that asks for something here? What was asked for by somebody goes on. */
+static bool is_by_time(const struct binding *b)
+{
+	return b->state == BINDING_LIVE || b->state == BINDING_PROVISIONING || b->state == BINDING_HYDRATING || *b->owner;
+}
+
 enum gc_action binding_gc(struct binding *b, int64_t now, const struct binding_rules *r, const struct binding_gc *in,
 			  bool *changed)
 {
+	if (in->hold && is_by_time(b))
+		return GC_NOTHING;
 	switch (b->state) {
 	case BINDING_GONE:
 		return binding_due(b, r) <= now ? GC_DELETE_ROW : GC_NOTHING;

@@ -43,6 +43,7 @@ struct collect {
 	int64_t *working; /* incarnations that jobs work on */
 	size_t working_count;
 	struct txn *txn;
+	bool hold; /* as of before the step */
 	/* Results. */
 	enum gc_action action;
 	int64_t fence, incarnation;
@@ -79,6 +80,7 @@ static int collect_row(struct sessions *s, struct txn *txn, struct row *row, voi
 		.host = s->config.host_id,
 		.owned = works_on(collect, row->b.incarnation),
 		.certain = s->exclusive,
+		.hold = collect->hold,
 		.held = collect->held_ptrs,
 		.held_count = collect->held_count,
 		.dead = is_dead,
@@ -147,7 +149,7 @@ static void start_work(struct sessions *s, const struct ident *ident, const stru
 
 static void gc_row(struct sessions *s, const struct ident *ident)
 {
-	struct collect collect = {.s = s};
+	struct collect collect = {.s = s, .hold = store_hold_ms(s->config.store) > 0};
 	struct err err = {0};
 	int r = look_at_local(s, ident, &collect);
 

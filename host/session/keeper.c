@@ -215,17 +215,17 @@ static void extend_if_due(struct sessions *s, const struct keep_row *keep)
 
 /* ---- heartbeat ---- */
 
-/* This host's own row says until when it is to be taken for living. */
+/* This host's own row says until when it is to be taken for living, and what it does. */
 static int beat_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct sessions *s = arg;
-	const char *doc = "{}";
+	char doc[HOST_DOC_MAX];
 	const struct store_row row = {
 		.key = s->config.host_id,
 		.group = "",
 		.due_ms = txn_now(txn) + binding_max(s->rules.op_ttl_ms, s->rules.owner_ttl_ms),
 		.doc = doc,
-		.doc_len = strlen(doc),
+		.doc_len = host_doc(s, doc),
 	};
 
 	return txn_put(txn, STORE_HOST, &row, err);

@@ -203,6 +203,7 @@ static int check_may_begin(struct sessions *s, struct err *err)
 int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin *begin, struct err *err)
 {
 	struct row row;
+	bool refill;
 	int r;
 
 	session_begin_fini(begin);
@@ -215,11 +216,14 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 		r = decide(s, txn, &row, begin, err);
 	if (r == 0)
 		r = row_put(s, txn, &row, &begin->effect, err);
+	refill = r == 0 && begin->outcome == BEGIN_PROVISION && *row.b.warm; /* the pool, by whoever collects */
+	if (refill && !(s->roles & ROLE_GC))
+		r = txn_notify(txn, SESSION_NOTICE_GC, err);
 	if (r)
 		return r;
 	if (row.b.state == BINDING_PROVISIONING || row.b.state == BINDING_HYDRATING)
 		begin->waits_fence = row.b.fence;
-	begin->effect.kick |= begin->outcome == BEGIN_PROVISION && *row.b.warm; /* the pool is to be filled again */
+	begin->effect.kick |= refill;
 	if (begin->outcome == BEGIN_WAIT)
 		return 0;
 	return row_text(&row.b, &begin->doc, err);

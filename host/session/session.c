@@ -52,6 +52,7 @@ int sessions_new(const struct sessions_config *config, struct sessions **ret, st
 	s->config = *config;
 	s->rules = make_rules(config->conf);
 	s->exclusive = store_is_exclusive(config->store);
+	s->roles = conf_roles(config->conf);
 	s->gc_at_ns = INT64_MAX;
 	atomic_init(&s->confirmed_ns, clock_boot_ns());
 	lock_init(&s->lock, LOCK_SESSION);
@@ -148,6 +149,8 @@ int sessions_start(struct sessions *s, struct err *err)
 	if (r)
 		return r;
 	s->keeper_runs = thread_start(&s->keeper, "keeper", keeper_main, s) == 0;
+	if (s->keeper_runs && !(s->roles & ROLE_GC))
+		return 0;
 	s->gc_runs = s->keeper_runs && thread_start(&s->gc, "gc", gc_main, s) == 0;
 	if (s->gc_runs)
 		return 0;

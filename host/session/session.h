@@ -19,6 +19,9 @@
 
 struct sessions;
 
+/* Notice to the hosts that collect: a row is due now (see store_listen). */
+#define SESSION_NOTICE_GC "gc"
+
 struct session_hooks {
 	/* Inside a step: is this execution's record still open? */
 	bool (*execution_open)(struct txn *txn, const char *execution_id, void *arg);
@@ -150,7 +153,17 @@ int session_placeable(struct sessions *s, const char *region, struct err *err);
 /* Heartbeat unconfirmed for 0.8 x TTL: no new side effect may start. */
 bool session_may_act(struct sessions *s);
 const struct conf *sessions_conf(const struct sessions *s);
+/* Nothing happens on a host without the role gc. */
 void session_kick_gc(struct sessions *s);
+/* How many commands this host runs at once, for the hosts that only accept them; told with its next heartbeat. */
+void session_set_capacity(struct sessions *s, unsigned commands);
+/* The other hosts of the store that live. */
+struct session_host {
+	const char *id, *version;
+	unsigned roles;
+	int64_t commands; /* at once; 0 without the role runner */
+};
+int session_hosts(struct sessions *s, struct arena *arena, struct session_host **ret, size_t *ret_count, struct err *err);
 /* The operator's word that the store is whole again: orphans are swept from now on (POST /admin/recover). */
 int session_recover(struct sessions *s, struct err *err);
 

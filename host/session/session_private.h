@@ -30,6 +30,8 @@ struct sessions {
 	struct session_hooks hooks;
 	struct binding_rules rules;
 	bool exclusive;
+	unsigned roles;
+	_Atomic unsigned commands; /* see session_set_capacity */
 	struct pool *provisioners, *workers; /* workers: releases, strays, extensions */
 	pthread_t keeper, gc;
 	bool keeper_runs, gc_runs;
@@ -207,6 +209,10 @@ bool create_is_transient(int code);
 bool create_is_dead(int code, const struct made *made);
 /* The store was new or lost at start: until an active lease passed, or recover, nothing is taken for an orphan. */
 int sweep_note_store(struct sessions *s, struct err *err);
+
+/* ---- hosts.c: rows of the daemons of a store ---- */
+#define HOST_DOC_MAX 256
+size_t host_doc(const struct sessions *s, char ret[HOST_DOC_MAX]);
 
 /* ---- threads ---- */
 void *keeper_main(void *sessions);

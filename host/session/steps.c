@@ -96,13 +96,17 @@ static void note_effect(const struct row *row, struct session_effect *ret)
 	ret->cause = row->b.cause;
 }
 
-/* Who waits for the task on another host. */
-static int tell_others(struct txn *txn, const struct row *row, const struct session_effect *effect, struct err *err)
+/* Who waits for the task on another host, and who collects it when this one does not. */
+static int tell_others(struct sessions *s, struct txn *txn, const struct row *row, int64_t due_ms,
+		       const struct session_effect *effect, struct err *err)
 {
 	char key[WATCH_KEY_MAX];
+	int r = 0;
 
-	if (!effect->notify)
-		return 0;
+	if (!(s->roles & ROLE_GC) && (effect->kick || (due_ms > 0 && due_ms <= row->now)))
+		r = txn_notify(txn, SESSION_NOTICE_GC, err);
+	if (r || !effect->notify)
+		return r;
 	task_watch_key(&row->ident, key);
 	return txn_notify(txn, key, err);
 }
@@ -135,7 +139,7 @@ int row_put(struct sessions *s, struct txn *txn, struct row *row, struct session
 		r = recount(txn, row, err);
 	if (r == 0) {
 		note_effect(row, ret);
-		r = tell_others(txn, row, ret, err);
+		r = tell_others(s, txn, row, stored.due_ms, ret, err);
 	}
 	buf_fini(&doc);
 	return r;

@@ -412,13 +412,14 @@ static int use_big_arena(struct job *job, struct err *err)
 
 static int round_of(struct job *job, const struct sweep_state *state, struct seen *seen, struct err *err)
 {
+	bool hold = store_hold_ms(job->s->config.store) > 0; /* who looks dead may only have been unable to say otherwise */
 	int r = seen_list(job, seen, err);
 
-	if (r == 0)
+	if (r == 0 && !hold)
 		r = sweep_pool(job, seen, err);
 	if (r == 0 && state->pending)
 		r = sweep_adopt(job, seen, err);
-	if (r == 0 && state->on && session_may_act(job->s))
+	if (r == 0 && state->on && session_may_act(job->s) && !hold)
 		r = sweep(job, seen, err);
 	return r;
 }

@@ -105,6 +105,7 @@ struct store_ops {
 	/* The oldest entries, at most limit, that are older; *ret_last is the last of them. */
 	int (*find_trim)(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit,
 			 size_t *ret_count, uint64_t *ret_last, struct err *err);
+	int (*stream_size)(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err);
 	int (*count_get)(struct txn *txn, const char *name, int64_t *ret, struct err *err);
 	int (*next)(struct txn *txn, uint64_t *ret, struct err *err);
 };

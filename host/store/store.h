@@ -106,6 +106,8 @@ int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, s
 /* Only entries of one subject. */
 int txn_read_subject(struct txn *txn, enum store_stream stream, const char *subject, uint64_t after, size_t limit,
 		     bool (*fn)(const struct stream_entry *entry, void *arg), void *arg, struct err *err);
+/* How many entries a stream has; the step's own are not seen. */
+int txn_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err);
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 	     struct err *err);
 

@@ -466,6 +466,16 @@ int txn_notify(struct txn *txn, const char *key, struct err *err)
 	return txn_copy(txn, key, strlen(key), &notice->key, err);
 }
 
+int txn_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err)
+{
+	struct err local;
+
+	assert(txn->magic == TXN_MAGIC);
+	if (err == NULL)
+		err = &local;
+	return fail(txn, txn->ops->stream_size(txn, stream, ret, err), err);
+}
+
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 	     struct err *err)
 {

@@ -256,7 +256,7 @@ def test_the_judge_finds_planted_faults(make):
 
     equal(judged(None).problems, [], "nothing planted")
     for spoil, what in ((host(lambda x: x.update(colour="red")), "Hosts.items[].colour: is not in the document"),
-                        (host(lambda x: x.pop("pid")), "Hosts.items[].pid: is missing"),
+                        (host(lambda x: x.pop("roles")), "Hosts.items[].roles: is missing"),
                         (host(lambda x: x.update(pid="1")), "Hosts.items[].pid: '1' is not of type integer"),
                         (host(lambda x: x.update(pid=True)), "Hosts.items[].pid: True is not of type integer"),
                         (host(lambda x: x.update(pid=None)), "Hosts.items[].pid: None is not of type integer"),
@@ -275,7 +275,7 @@ def test_the_judge_finds_planted_faults(make):
     contract = judged(None, planted)
     equal(contract.described() - Contract(TEXT).described(), {"Hosts.items[].colour"})
     check("Hosts.items[].colour" not in contract.seen, "it never came")
-    planted = TEXT.replace("required: [id, version, pid,", "required: [id, version, pid, colour,")
+    planted = TEXT.replace("required: [id, version, roles]", "required: [id, version, roles, colour]")
     check(any("colour: is missing" in p for p in judged(None, planted).problems), "required, and never sent")
     planted = TEXT.replace("'200': {description: All, content", "'203': {description: All, content")
     check(any("the status is not in the document" in p for p in judged(None, planted).problems), "an undocumented status")

@@ -195,3 +195,20 @@ int redis_find_trim(struct txn *txn, enum store_stream stream, int64_t older_tha
 	freeReplyObject(reply);
 	return rc;
 }
+
+int redis_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err)
+{
+	struct rconn *conn = txn->conn;
+	struct wire_args args = {0};
+	redisReply *reply = NULL;
+	int rc;
+
+	wire_text(&args, conn->store->streams[stream]);
+	rc = args.error != 0 ? err_set(err, ERR_NOMEM, "no memory to talk to Redis")
+			     : script_run(conn, SCRIPT_size, &args, &reply, err);
+	wire_fini(&args);
+	if (rc == 0)
+		*ret = script_int(reply, REDIS_HEAD);
+	freeReplyObject(reply);
+	return rc;
+}

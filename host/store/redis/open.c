@@ -63,6 +63,7 @@ const struct store_ops redis_ops = {
 	.scan = redis_scan,
 	.read_stream = redis_read_stream,
 	.find_trim = redis_find_trim,
+	.stream_size = redis_stream_size,
 	.count_get = redis_count,
 	.next = redis_next,
 };

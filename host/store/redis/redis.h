@@ -236,6 +236,7 @@ int redis_read_stream(struct txn *txn, enum store_stream stream, const char *sub
 		      entry_fn fn, void *arg, struct err *err);
 int redis_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 		    uint64_t *ret_last, struct err *err);
+int redis_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err);
 const char *entry_short(enum store_stream stream);
 /* Does the document name its subject, so that no field has to? */
 bool entry_names(const char *doc, size_t len, const char *subject);

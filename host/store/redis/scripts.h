@@ -11,6 +11,7 @@
 	X(due, false)                                                                                                  \
 	X(stream, false)                                                                                               \
 	X(old, false)                                                                                                  \
+	X(size, false)                                                                                                 \
 	X(state, false)                                                                                                \
 	X(next, true)                                                                                                  \
 	X(apply, true)                                                                                                 \

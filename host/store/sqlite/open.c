@@ -41,6 +41,7 @@ const struct store_ops sqlite_ops = {
 	.scan = read_scan,
 	.read_stream = read_stream,
 	.find_trim = read_find_trim,
+	.stream_size = read_stream_size,
 	.count_get = read_count,
 	.next = read_next,
 };

@@ -192,6 +192,23 @@ int read_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than
 	return rc;
 }
 
+int read_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = conn_stream(txn->conn, stream, STMT_STREAM_SIZE, &stmt, err);
+	int code;
+
+	if (rc != 0)
+		return rc;
+	code = sqlite3_step(stmt);
+	if (code == SQLITE_ROW)
+		*ret = sqlite3_column_int64(stmt, 0);
+	else
+		rc = conn_error(txn->conn, code, err);
+	conn_give(txn->conn, stmt);
+	return rc;
+}
+
 int read_count(struct txn *txn, const char *name, int64_t *ret, struct err *err)
 {
 	struct conn *conn = txn->conn;

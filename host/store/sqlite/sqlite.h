@@ -44,6 +44,7 @@
 	X(READ, "SELECT seq,subject,at,doc FROM @ WHERE seq>?1 ORDER BY seq LIMIT ?2") \
 	X(READ_SUBJECT, "SELECT seq,subject,at,doc FROM @ WHERE subject=?3 AND seq>?1 ORDER BY seq LIMIT ?2") \
 	X(HEAD, "SELECT seq,at FROM @ ORDER BY seq LIMIT ?1")                       \
+	X(SIZE, "SELECT count(*) FROM @")                                           \
 	X(TRIM, "DELETE FROM @ WHERE seq<=?1")
 
 #define SQLITE_PLAIN_STMTS(X)                                                                                \
@@ -192,6 +193,7 @@ int read_stream(struct txn *txn, enum store_stream stream, const char *subject, 
 		entry_fn fn, void *arg, struct err *err);
 int read_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 		   uint64_t *ret_last, struct err *err);
+int read_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err);
 int read_count(struct txn *txn, const char *name, int64_t *ret, struct err *err);
 int read_next(struct txn *txn, uint64_t *ret, struct err *err);
 

@@ -142,6 +142,7 @@ struct see_arg {
 	size_t limit;
 	struct stream_arg *stream;
 	const char *subject; /* NULL: all */
+	int64_t size; /* of the stream */
 };
 
 static int see_step(struct txn *txn, void *arg, struct err *err)
@@ -154,20 +155,27 @@ static int see_step(struct txn *txn, void *arg, struct err *err)
 	if (see->subject != NULL)
 		return txn_read_subject(txn, STREAM_EVENTS, see->subject, see->after, see->limit, see_entry,
 					see->stream, err);
+	see->size = -1;
+	if (txn_stream_size(txn, STREAM_EVENTS, &see->size, err) != 0)
+		return err->code;
 	return txn_read_stream(txn, STREAM_EVENTS, see->after, see->limit, see_entry, see->stream, err);
 }
 
 static void assert_stream(struct store *store, struct stream_arg *stream, uint64_t after, size_t limit,
 			  const char *seen)
 {
-	conformance_must_view(store, see_step, &(struct see_arg){after, limit, stream, NULL});
+	struct see_arg see = {after, limit, stream, NULL, 0};
+
+	conformance_must_view(store, see_step, &see);
 	assert_string_equal(stream->seen, seen);
+	if (after == 0 && limit == SIZE_MAX)
+		assert_int_equal(see.size, (int64_t)strlen(seen));
 }
 
 static void assert_subject(struct store *store, struct stream_arg *stream, const char *subject, uint64_t after,
 			   size_t limit, const char *seen)
 {
-	conformance_must_view(store, see_step, &(struct see_arg){after, limit, stream, subject});
+	conformance_must_view(store, see_step, &(struct see_arg){after, limit, stream, subject, 0});
 	assert_string_equal(stream->seen, seen);
 }
 
