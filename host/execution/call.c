@@ -450,7 +450,7 @@ void call_kill(struct run *run)
 	if (!call)
 		return;
 	call_set_apart(call);
-	if (call_signal(call, &run->hold->session, run->id, BERTH_SIGNAL_KILL, &err) && err.code != ERR_NOT_FOUND)
+	if (call_signal(call, &run->hold->session, run->id, (uint32_t)run->facts.attempt, BERTH_SIGNAL_KILL, &err) && err.code != ERR_NOT_FOUND)
 		log_warn("cannot kill what is left of a command", KS("execution", run->id), KS("error", err.msg));
 	call_free(call);
 }

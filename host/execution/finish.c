@@ -307,7 +307,7 @@ static void forget(const struct run *run, struct forget *f)
 		call = call_new(f->target, clock_after_ms(FORGET_MS), NULL);
 	if (call)
 		call_set_apart(call);
-	if (call && call_forget(call, &f->kept.session, run->id, &err) && err.code != ERR_NOT_FOUND)
+	if (call && call_forget(call, &f->kept.session, run->id, (uint32_t)run->facts.attempt, &err) && err.code != ERR_NOT_FOUND)
 		log_info("the session did not forget a command", KS("execution", run->id), KS("error", err.msg));
 	call_free(call);
 	call_drop_session(&f->kept);

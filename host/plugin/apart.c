@@ -73,6 +73,7 @@ int args_keep(struct call *call, struct err *err)
 		&args->identity.task_id,
 		&args->write.path,
 		&args->write.sha256,
+		&args->execution.id,
 		&args->text,
 		&args->other,
 	};

@@ -82,9 +82,10 @@ int call_execute(struct call *call, const struct berth_session *session, const s
 		 struct err *err);
 int call_reattach(struct call *call, const struct berth_session *session, const struct berth_resume *resume,
 		  struct err *err); /* ERR_NOT_STARTED */
-int call_forget(struct call *call, const struct berth_session *session, const char *execution_id, struct err *err);
-int call_signal(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t signal,
+int call_forget(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
 		struct err *err);
+int call_signal(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+		uint32_t signal, struct err *err); /* BERTH_SIGNAL_* */
 int call_file_read(struct call *call, const struct berth_session *session, const char *path, uint64_t offset,
 		   uint64_t length, struct err *err);
 int call_file_write(struct call *call, const struct berth_session *session, const struct berth_file_write *write,

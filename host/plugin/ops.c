@@ -33,8 +33,8 @@ RUN(assign, , &args->session, &args->identity)
 RUN(inspect, , &args->session)
 RUN(execute, , &args->session, args->command)
 RUN(reattach, , &args->session, args->resume)
-RUN(forget, , &args->session, &args->text)
-RUN(send_signal, , &args->session, &args->text, args->flags)
+RUN(forget, , &args->session, &args->execution)
+RUN(send_signal, , &args->session, &args->execution, args->flags)
 RUN(file_read, , &args->session, &args->text, args->offset, args->length)
 RUN(file_write, , &args->session, &args->write)
 RUN(file_stat, , &args->session, &args->text)
@@ -172,18 +172,25 @@ int call_reattach(struct call *call, const struct berth_session *session, const 
 	return go(call, OP_REATTACH, run_reattach, err);
 }
 
-int call_forget(struct call *call, const struct berth_session *session, const char *execution_id, struct err *err)
+static struct berth_execution execution(const char *id, uint32_t attempt)
 {
-	args_at(call, session)->text = str(execution_id);
+	return (struct berth_execution){
+		.struct_size = sizeof(struct berth_execution), .attempt = attempt, .id = str(id)};
+}
+
+int call_forget(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+		struct err *err)
+{
+	args_at(call, session)->execution = execution(execution_id, attempt);
 	return go(call, OP_FORGET, run_forget, err);
 }
 
-int call_signal(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t signal,
-		struct err *err)
+int call_signal(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+		uint32_t signal, struct err *err)
 {
 	struct call_args *args = args_at(call, session);
 
-	args->text = str(execution_id);
+	args->execution = execution(execution_id, attempt);
 	args->flags = signal;
 	return go(call, OP_SEND_SIGNAL, run_send_signal, err);
 }

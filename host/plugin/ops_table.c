@@ -33,7 +33,7 @@ const struct op op_table[] = {
 		     .says = SAY_STARTED | SAY_OUTPUT | SAY_GAP | SAY_ENDING, .once = SAY_ENDING,
 		     .codes = CODES_SESSION | BIT(BERTH_NOT_STARTED)},
     [OP_FORGET] = {AT(forget), .capability = BERTH_CAP_REATTACH, .codes = CODES_CHANGING},
-    [OP_SEND_SIGNAL] = {AT(send_signal), .capability = BERTH_CAP_SIGNAL, .codes = CODES_SESSION},
+    [OP_SEND_SIGNAL] = {AT(send_signal), .capability = BERTH_CAP_SIGNAL, .codes = CODES_CHANGING},
     [OP_FILE_READ] = {AT(file_read), .says = SAY_DATA, .codes = CODES_SESSION},
     [OP_FILE_WRITE] = {AT(file_write), .says = SAY_SOURCE, .codes = CODES_CHANGING},
     [OP_FILE_STAT] = {AT(file_stat), .says = SAY_FILE, .once = SAY_FILE, .codes = CODES_SESSION},

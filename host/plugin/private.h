@@ -51,8 +51,9 @@ struct target_state {
 	atomic_bool bad_metric; /* said once */
 	struct metric_state *metrics;
 	/* Constant once opened. */
-	struct berth_option_value *options;
-	char **strings; /* owned texts of `options`; of a secret its source */
+	struct berth_option_value *values;
+	const struct berth_option_value **options; /* to each of `values` */
+	char **strings; /* owned texts of `values`; of a secret its source */
 	size_t option_count;
 	char *data_dir;
 	struct watchdog *watchdog;
@@ -128,7 +129,8 @@ struct call_args {
 	struct berth_identity identity; /* with a struct_size: what must come back, too */
 	struct berth_spec spec;
 	struct berth_file_write write;
-	struct berth_str text, other; /* cursor, execution, path, token; the path that a file moves to */
+	struct berth_execution execution;
+	struct berth_str text, other; /* cursor, path, token; the path that a file moves to */
 	const struct berth_str *paths;
 	size_t path_count;
 	uint64_t offset, length;

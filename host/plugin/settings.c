@@ -86,13 +86,16 @@ int settings_build(struct target *target, const struct plugin *plugin, struct er
 		return rc;
 	while (plugin->options[count].key)
 		count++;
+	ts->values = calloc(count + 1, sizeof(*ts->values));
 	ts->options = calloc(count + 1, sizeof(*ts->options));
 	ts->strings = calloc(count + 1, sizeof(*ts->strings));
-	if (!ts->options || !ts->strings)
+	if (!ts->values || !ts->options || !ts->strings)
 		return err_set(err, ERR_NOMEM, "memory is out");
 	ts->option_count = count;
-	for (size_t i = 0; !rc && i < count; i++)
-		rc = build_value(target, &plugin->options[i], &ts->options[i], &ts->strings[i], err);
+	for (size_t i = 0; !rc && i < count; i++) {
+		ts->options[i] = &ts->values[i];
+		rc = build_value(target, &plugin->options[i], &ts->values[i], &ts->strings[i], err);
+	}
 	return rc;
 }
 
@@ -102,7 +105,9 @@ void settings_free(struct target_state *ts)
 		free(ts->strings[i]);
 	free(ts->strings);
 	free(ts->options);
+	free(ts->values);
 	ts->strings = NULL;
+	ts->values = NULL;
 	ts->options = NULL;
 	ts->option_count = 0;
 }

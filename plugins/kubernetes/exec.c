@@ -348,23 +348,14 @@ int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *ses
 	return rc;
 }
 
-/* The table's signal and forget know no attempt, and an executor refuses one below the highest that it has seen:
- * counting up from the first finds it without raising it. Nearly always the first is the one. */
-int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *session, const char *id, const char *word,
-		    struct kerr *err)
+int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
+		    const char *word, struct kerr *err)
 {
-	int32_t rc = BERTH_CONFLICT;
-
-	for (uint32_t attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-		rc = signal_once(k, call, session, id, attempt, word, err);
-		if (rc != BERTH_CONFLICT || strcmp(err->reason, "stale_attempt"))
-			break;
-	}
-	return fate_after(k, call, session, rc, err);
+	return fate_after(k, call, session, signal_once(k, call, session, id, attempt, word, err), err);
 }
 
-static int32_t forget_once(struct kube *k, struct berth_call *call, struct session *session, const char *id,
-			   uint32_t attempt, struct kerr *err)
+int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
+		    struct kerr *err)
 {
 	struct json_object *arguments = arguments_of(id, attempt);
 	const struct peer_request request = {
@@ -373,17 +364,5 @@ static int32_t forget_once(struct kube *k, struct berth_call *call, struct sessi
 	int32_t rc = peer_send(k, call, session, &request, &touched, err);
 
 	json_object_put(arguments);
-	return rc;
-}
-
-int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, struct kerr *err)
-{
-	int32_t rc = BERTH_CONFLICT;
-
-	for (uint32_t attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
-		rc = forget_once(k, call, session, id, attempt, err);
-		if (rc != BERTH_CONFLICT || strcmp(err->reason, "stale_attempt"))
-			break;
-	}
 	return fate_after(k, call, session, rc, err);
 }

@@ -11,8 +11,9 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 		 const struct berth_command *command, struct kerr *err);
 int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *session, const char *id,
 		    const struct berth_resume *resume, struct kerr *err);
-int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *session, const char *id, const char *word,
+int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
+		    const char *word, struct kerr *err);
+int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
 		    struct kerr *err);
-int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, struct kerr *err);
 
 #endif

@@ -239,31 +239,31 @@ static int32_t op_reattach(void *inst, struct berth_call *call, const struct ber
 }
 
 static int32_t op_forget(void *inst, struct berth_call *call, const struct berth_session *from,
-			 const struct berth_str *execution_id)
+			 const struct berth_execution *execution)
 {
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(from, execution_id, &session, &id, &err);
+	int32_t rc = take_command(from, &execution->id, &session, &id, &err);
 
 	if (!rc)
-		rc = exec_forget(k, call, &session, id, &err);
+		rc = exec_forget(k, call, &session, id, execution->attempt, &err);
 	free(id);
 	return kube_end(call, rc, &err);
 }
 
 static int32_t op_send_signal(void *inst, struct berth_call *call, const struct berth_session *from,
-			      const struct berth_str *execution_id, uint32_t signal)
+			      const struct berth_execution *execution, uint32_t signal)
 {
 	struct kube *k = inst;
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(from, execution_id, &session, &id, &err);
+	int32_t rc = take_command(from, &execution->id, &session, &id, &err);
 
 	if (!rc)
-		rc = exec_signal(k, call, &session, id, signal == BERTH_SIGNAL_KILL ? "KILL" : "TERM", &err);
+		rc = exec_signal(k, call, &session, id, execution->attempt, signal == BERTH_SIGNAL_KILL ? "KILL" : "TERM", &err);
 	free(id);
 	return kube_end(call, rc, &err);
 }

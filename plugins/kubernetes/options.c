@@ -149,7 +149,7 @@ static int32_t take_values(struct opening *o)
 		struct berth_str text = str_of("");
 
 		for (size_t v = 0; v < o->args->option_count; v++) {
-			const struct berth_option_value *value = &o->args->options[v];
+			const struct berth_option_value *value = o->args->options[v];
 
 			if (!value->is_set || strcmp(value->key, options[i].key))
 				continue;

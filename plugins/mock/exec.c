@@ -114,29 +114,29 @@ int32_t mock_reattach(void *inst, struct berth_call *call, const struct berth_se
 }
 
 int32_t mock_forget(void *inst, struct berth_call *call, const struct berth_session *session,
-		    const struct berth_str *execution_id)
+		    const struct berth_execution *execution)
 {
 	struct runner *runner = NULL;
 	struct opcall oc;
 	int32_t rc = begin(&oc, inst, call, OP_FORGET, session, &runner);
 
-	note_execution(&oc, execution_id, 0);
+	note_execution(&oc, &execution->id, execution->attempt);
 	if (!rc)
-		rc = judge(&oc, berth_sup_forget(&shim_host, call, &runner->sup, execution_id));
+		rc = judge(&oc, berth_sup_forget(&shim_host, call, &runner->sup, &execution->id));
 	runner_free(runner);
 	return opcall_end(&oc, rc);
 }
 
 int32_t mock_send_signal(void *inst, struct berth_call *call, const struct berth_session *session,
-			 const struct berth_str *execution_id, uint32_t signal)
+			 const struct berth_execution *execution, uint32_t signal)
 {
 	struct runner *runner = NULL;
 	struct opcall oc;
 	int32_t rc = begin(&oc, inst, call, OP_SEND_SIGNAL, session, &runner);
 
-	note_execution(&oc, execution_id, 0);
+	note_execution(&oc, &execution->id, execution->attempt);
 	if (!rc)
-		rc = judge(&oc, berth_sup_signal(&shim_host, call, &runner->sup, execution_id, signal));
+		rc = judge(&oc, berth_sup_signal(&shim_host, call, &runner->sup, &execution->id, signal));
 	runner_free(runner);
 	return opcall_end(&oc, rc);
 }

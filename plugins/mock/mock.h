@@ -61,9 +61,9 @@ int32_t mock_execute(void *inst, struct berth_call *call, const struct berth_ses
 int32_t mock_reattach(void *inst, struct berth_call *call, const struct berth_session *session,
 		      const struct berth_resume *resume);
 int32_t mock_forget(void *inst, struct berth_call *call, const struct berth_session *session,
-		    const struct berth_str *execution_id);
+		    const struct berth_execution *execution);
 int32_t mock_send_signal(void *inst, struct berth_call *call, const struct berth_session *session,
-			 const struct berth_str *execution_id, uint32_t signal);
+			 const struct berth_execution *execution, uint32_t signal);
 
 /* files.c */
 int32_t mock_file_read(void *inst, struct berth_call *call, const struct berth_session *session,

@@ -89,6 +89,11 @@ FIELD(berth_command, timeout_ms, 80, 8);
 FIELD(berth_command, stdout_max, 88, 8);
 FIELD(berth_command, stderr_max, 96, 8);
 
+SIZE(berth_execution, 24);
+FIELD(berth_execution, struct_size, 0, 4);
+FIELD(berth_execution, attempt, 4, 4);
+FIELD(berth_execution, id, 8, 16);
+
 SIZE(berth_resume, 56);
 FIELD(berth_resume, struct_size, 0, 4);
 FIELD(berth_resume, attempt, 4, 4);
@@ -213,7 +218,7 @@ FIELD(berth_option, required, 24, 4);
 FIELD(berth_option, secret, 28, 4);
 FIELD(berth_option, doc, 32, 8);
 
-ELEMENT(berth_option_value, 56);
+SIZE(berth_option_value, 56);
 FIELD(berth_option_value, struct_size, 0, 4);
 FIELD(berth_option_value, type, 4, 4);
 FIELD(berth_option_value, key, 8, 8);

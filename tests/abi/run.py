@@ -260,7 +260,7 @@ def grow(name, text):
         text = re.sub(r"#define BERTH_CAP_ALL \(\(UINT64_C\(1\) << (\d+)\) - 1\)",
                       lambda m: f"#define BERTH_CAP_GROWN (UINT64_C(1) << {m[1]})\n"
                                 f"#define BERTH_CAP_ALL ((UINT64_C(1) << {int(m[1]) + 1}) - 1)", text)
-    fixed = ("berth_str", "berth_pair", "berth_option_value")
+    fixed = ("berth_str", "berth_pair")
 
     def append(match):
         struct, body = match[1], match[2]

@@ -79,7 +79,7 @@ static int32_t http_open(const struct berth_open_args *args, struct berth_call *
 			 struct berth_instance_info *ret_info)
 {
 	target = args->target;
-	if (args->options[1].is_set) {
+	if (args->options[1]->is_set) {
 		struct job job = {.call = call, .method = "GET", .url = "http://127.0.0.1:1/"};
 
 		run_job(&job);

@@ -70,9 +70,9 @@ static int32_t rude_open(const struct berth_open_args *args, struct berth_call *
 			 struct berth_instance_info *ret_info)
 {
 	target = args->target;
-	gate = args->options[0].is_set ? (sem_t *)(uintptr_t)args->options[0].integer : NULL;
-	if (args->options[1].integer != 90000 || args->options[2].integer != 1 << 20 || args->options[3].string.len ||
-	    args->options[4].is_set)
+	gate = args->options[0]->is_set ? (sem_t *)(uintptr_t)args->options[0]->integer : NULL;
+	if (args->options[1]->integer != 90000 || args->options[2]->integer != 1 << 20 || args->options[3]->string.len ||
+	    args->options[4]->is_set)
 		return BERTH_INVALID;
 	return zoo_open(args, call, ret_inst, ret_info);
 }

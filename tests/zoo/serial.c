@@ -24,7 +24,7 @@ static atomic_int inside;
 static int32_t serial_open(const struct berth_open_args *args, struct berth_call *call, void **ret_inst,
 			   struct berth_instance_info *ret_info)
 {
-	gate = args->options[0].is_set ? (sem_t *)(uintptr_t)args->options[0].integer : NULL;
+	gate = args->options[0]->is_set ? (sem_t *)(uintptr_t)args->options[0]->integer : NULL;
 	return zoo_open(args, call, ret_inst, ret_info);
 }
 

@@ -66,7 +66,7 @@ struct berth_open_args {
 	struct berth_str region;
 	struct berth_str data_dir; /* a private directory of this target on the host; exists, mode 0700 */
 	struct berth_str helper_dir; /* where the host's helpers (berth-supervise) are installed */
-	const struct berth_option_value *options;
+	const struct berth_option_value *const *options; /* one per row of the descriptor's table, in its order */
 	size_t option_count;
 };
 
@@ -127,10 +127,10 @@ struct berth_ops {
 	/* Drops output, script and environment of an ended command; idempotent. The mark that it started stays until the
 	 * session ends (REATTACH). */
 	int32_t (*forget)(void *inst, struct berth_call *call, const struct berth_session *session,
-			  const struct berth_str *execution_id);
+			  const struct berth_execution *execution);
 	/* Signals the command's whole tree: BERTH_SIGNAL_* (SIGNAL). NOT_FOUND when it is not running. */
 	int32_t (*send_signal)(void *inst, struct berth_call *call, const struct berth_session *session,
-			       const struct berth_str *execution_id, uint32_t signal);
+			       const struct berth_execution *execution, uint32_t signal);
 
 	/* Files beneath the session's root. Paths are checked by the host (relative, canonical); the plugin MUST resolve
 	 * them beneath the root so that no symlink escapes (INVALID, reason "path_escapes"). */

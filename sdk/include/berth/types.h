@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* This and the pair never grow: they are the elements of arrays and the parts of other structs. */
 struct berth_str {
 	const char *ptr;
 	size_t len;
@@ -187,6 +188,14 @@ struct berth_command {
 	int64_t timeout_ms; /* > 0; enforced inside the session */
 	uint64_t stdout_max; /* bytes kept; the rest is drained and counted as dropped */
 	uint64_t stderr_max;
+};
+
+/* A command that was started, and the attempt under which its caller has it: a session that knows a later attempt may
+ * refuse this one as CONFLICT, reason "stale_attempt". */
+struct berth_execution {
+	uint32_t struct_size;
+	uint32_t attempt; /* from 1 */
+	struct berth_str id;
 };
 
 /* Where a reattach goes on: bytes of each stream that the host already holds durably. */

@@ -3,12 +3,12 @@
 #include "bug.h"
 
 static int32_t forget(void *inst, struct berth_call *call, const struct berth_session *session,
-		      const struct berth_str *execution_id)
+		      const struct berth_execution *execution)
 {
-	int32_t rc = mock_forget(inst, call, session, execution_id);
+	int32_t rc = mock_forget(inst, call, session, execution);
 	char path[8192], what[256];
 
-	snprintf(what, sizeof(what), "run/%.*s/started", (int)execution_id->len, execution_id->ptr);
+	snprintf(what, sizeof(what), "run/%.*s/started", (int)execution->id.len, execution->id.ptr);
 	bug_path(path, inst, session, what);
 	if (!rc)
 		unlink(path);

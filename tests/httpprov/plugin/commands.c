@@ -286,9 +286,9 @@ int32_t prov_reattach(void *inst, struct berth_call *call, const struct berth_se
 }
 
 int32_t prov_forget(void *inst, struct berth_call *call, const struct berth_session *session,
-		    const struct berth_str *execution_id)
+		    const struct berth_execution *execution)
 {
-	struct job job = {.p = inst, .call = call, .session = session, .id = *execution_id};
+	struct job job = {.p = inst, .call = call, .session = session, .id = execution->id};
 	struct ask ask;
 
 	begin_ask(&ask, &job, "DELETE", "");
@@ -297,9 +297,9 @@ int32_t prov_forget(void *inst, struct berth_call *call, const struct berth_sess
 }
 
 int32_t prov_send_signal(void *inst, struct berth_call *call, const struct berth_session *session,
-			 const struct berth_str *execution_id, uint32_t signal)
+			 const struct berth_execution *execution, uint32_t signal)
 {
-	struct job job = {.p = inst, .call = call, .session = session, .id = *execution_id};
+	struct job job = {.p = inst, .call = call, .session = session, .id = execution->id};
 	struct ask ask;
 
 	begin_ask(&ask, &job, "POST", "/signal");

@@ -91,9 +91,9 @@ int32_t prov_execute(void *inst, struct berth_call *call, const struct berth_ses
 int32_t prov_reattach(void *inst, struct berth_call *call, const struct berth_session *session,
 		      const struct berth_resume *resume);
 int32_t prov_forget(void *inst, struct berth_call *call, const struct berth_session *session,
-		    const struct berth_str *execution_id);
+		    const struct berth_execution *execution);
 int32_t prov_send_signal(void *inst, struct berth_call *call, const struct berth_session *session,
-			 const struct berth_str *execution_id, uint32_t signal);
+			 const struct berth_execution *execution, uint32_t signal);
 
 /* stream.c: what a command says, as it comes in. */
 struct stream {

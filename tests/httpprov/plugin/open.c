@@ -26,8 +26,8 @@ const struct berth_option *const prov_options[] = {&options[0], &options[1], &op
 static const struct berth_option_value *value_of(const struct berth_open_args *args, unsigned which)
 {
 	for (size_t i = 0; i < args->option_count; i++)
-		if (args->options[i].is_set && !strcmp(args->options[i].key, options[which].key))
-			return &args->options[i];
+		if (args->options[i]->is_set && !strcmp(args->options[i]->key, options[which].key))
+			return args->options[i];
 	return NULL;
 }
 

@@ -223,7 +223,7 @@ void serve_signal(struct req *req, void *inst)
 	struct berth_str word = req_query(req, "signal");
 	bool term = word.len == 4 && !memcmp(word.ptr, "TERM", 4);
 	struct berth_session session = session_of(req);
-	struct berth_str id = wire_str(req->id);
+	const struct berth_execution execution = {.struct_size = sizeof(execution), .id = wire_str(req->id)};
 	struct hostcall hc;
 
 	hostcall_init(&hc, req);
@@ -233,7 +233,7 @@ void serve_signal(struct req *req, void *inst)
 		hostcall_reply(&hc, BERTH_OK, false);
 	else
 		hostcall_reply(&hc,
-			       engine_ops()->send_signal(inst, hostcall_abi(&hc), &session, &id,
+			       engine_ops()->send_signal(inst, hostcall_abi(&hc), &session, &execution,
 							 term ? BERTH_SIGNAL_TERM : BERTH_SIGNAL_KILL),
 			       false);
 	hostcall_fini(&hc);
@@ -242,13 +242,13 @@ void serve_signal(struct req *req, void *inst)
 void serve_forget(struct req *req, void *inst)
 {
 	struct berth_session session = session_of(req);
-	struct berth_str id = wire_str(req->id);
+	const struct berth_execution execution = {.struct_size = sizeof(execution), .id = wire_str(req->id)};
 	int32_t rc = timer_forget(req);
 	struct hostcall hc;
 
 	hostcall_init(&hc, req);
 	if (rc == BERTH_NOT_FOUND)
-		rc = engine_ops()->forget(inst, hostcall_abi(&hc), &session, &id);
+		rc = engine_ops()->forget(inst, hostcall_abi(&hc), &session, &execution);
 	hostcall_reply(&hc, rc, false);
 	hostcall_fini(&hc);
 }

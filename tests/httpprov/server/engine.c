@@ -57,14 +57,15 @@ static void *open_instance(const char *deployment)
 		{.key = "memory_max", .is_set = 1, .integer = number_of(options.memory_max)},
 		{.key = "ready_delay", .is_set = 1, .integer = number_of(options.ready_delay)},
 	};
+	const struct berth_option_value *given[] = {&values[0], &values[1], &values[2], &values[3]};
 	const struct berth_open_args args = {
 		.struct_size = sizeof(args),
 		.name = wire_str("httpprov-server"),
 		.deployment = wire_str(deployment),
 		.data_dir = wire_str(options.root),
 		.helper_dir = wire_str(options.helpers),
-		.options = values,
-		.option_count = sizeof(values) / sizeof(values[0]),
+		.options = given,
+		.option_count = sizeof(given) / sizeof(given[0]),
 	};
 	struct berth_instance_info info = {.struct_size = sizeof(info)};
 	struct hostcall hc = {0};

@@ -299,8 +299,8 @@ static void unsupported(void **state)
 
 	(void)state;
 	assert_int_equal(call_renew(call, &at, 1, &err), ERR_UNSUPPORTED);
-	assert_int_equal(call_forget(call, &at, "e", &err), ERR_UNSUPPORTED);
-	assert_int_equal(call_signal(call, &at, "e", BERTH_SIGNAL_KILL, &err), ERR_UNSUPPORTED);
+	assert_int_equal(call_forget(call, &at, "e", 1, &err), ERR_UNSUPPORTED);
+	assert_int_equal(call_signal(call, &at, "e", 1, BERTH_SIGNAL_KILL, &err), ERR_UNSUPPORTED);
 	assert_int_equal(call_mark(call, &at, &err), ERR_UNSUPPORTED);
 	assert_int_equal(call_import(call, &at, ".", &err), ERR_UNSUPPORTED);
 	assert_int_equal(call_assign(call, &at, "w", "t", &err), ERR_UNSUPPORTED);

@@ -320,16 +320,18 @@ struct rig_option {
 static inline int32_t rig_open(struct rig *rig, struct berth_call *call, const struct rig_option *options)
 {
 	struct berth_option_value values[16] = {{0}};
+	const struct berth_option_value *given[16];
 	struct berth_open_args args = {.struct_size = sizeof(args),
 				       .name = S("one"),
 				       .deployment = S("test"),
 				       .data_dir = S(rig->root),
 				       .helper_dir = S(BERTH_TEST_BIN_DIR),
-				       .options = values};
+				       .options = given};
 
 	for (; options && options->key; options++) {
-		struct berth_option_value *value = &values[args.option_count++];
+		struct berth_option_value *value = &values[args.option_count];
 
+		given[args.option_count++] = value;
 		*value = (struct berth_option_value){
 		    .struct_size = sizeof(*value), .key = options->key, .is_set = 1, .integer = options->integer};
 		if (options->text)

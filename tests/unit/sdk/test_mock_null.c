@@ -8,7 +8,8 @@ static const struct rig_option null_runtime[] = {{"runtime", "null", 0}, {NULL, 
 
 static void test_honest(void **state)
 {
-	struct berth_str path = S("a"), id = S("e");
+	const struct berth_execution execution = {.struct_size = sizeof(execution), .attempt = 1, .id = S("e")};
+	struct berth_str path = S("a");
 	struct berth_call *call = call_make();
 	struct berth_session session;
 	struct rig rig;
@@ -26,7 +27,7 @@ static void test_honest(void **state)
 	session = session_of(ref);
 	assert_int_equal(rig.ops->file_stat(rig.inst, call, &session, &path), BERTH_UNSUPPORTED);
 	assert_int_equal(rig.ops->mark(rig.inst, call, &session), BERTH_UNSUPPORTED);
-	assert_int_equal(rig.ops->forget(rig.inst, call, &session, &id), BERTH_UNSUPPORTED);
+	assert_int_equal(rig.ops->forget(rig.inst, call, &session, &execution), BERTH_UNSUPPORTED);
 	assert_int_equal(do_reattach(&rig, call, ref, "e", 0), BERTH_UNSUPPORTED);
 	rig_shell(&rig, "test \"$(ls sessions/%s)\" = session && test ! -e calls.log", ref);
 	rig_stop(&rig);

@@ -50,14 +50,14 @@ struct berth_http_request {
 	void *ctx;
 	struct berth_str unix_socket;
 	struct berth_str proxy;
-	struct berth_str ca_pem;
+	struct berth_str ca_pem; /* then only these are trusted */
 	struct berth_str client_cert_pem;
 	struct berth_str client_key_pem;
-	struct berth_str tls_server_name;
-	int64_t connect_timeout_ms; /* 0 = the host's default, as below */
-	int64_t idle_timeout_ms;
-	int64_t total_timeout_ms; /* never beyond the call's deadline */
-	uint64_t response_max;    /* bytes of body taken; more ends the exchange as INVALID; 0 = the host's default */
+	struct berth_str tls_server_name; /* instead of the URL's host, for TLS only */
+	int64_t connect_timeout_ms; /* name, connection and TLS; 0 = 10 s */
+	int64_t idle_timeout_ms;    /* no byte moved; 0 = 60 s, with HTTP_LONG none */
+	int64_t total_timeout_ms;   /* 0 = the call's deadline, which it never passes */
+	uint64_t response_max;      /* bytes of body taken; more ends the exchange as INVALID; 0 = 64 MiB */
 };
 #define BERTH_HTTP_LONG UINT32_C(1)         /* expected to wait: runs on the sharded loops */
 #define BERTH_HTTP_TLS_INSECURE UINT32_C(2) /* only when an option of the operator says so */
@@ -67,7 +67,7 @@ struct berth_http_response {
 	uint32_t status;          /* 0 = no response */
 	uint32_t sent;            /* 1 when a byte of the request may have reached the peer */
 	uint32_t reserved;
-	int64_t retry_after_ms;   /* from Retry-After; 0 = none */
+	int64_t retry_after_ms;   /* from Retry-After; 0 = none; at most a day */
 };
 
 struct berth_host {
@@ -120,8 +120,16 @@ struct berth_host {
 	 * -1 when none could be made (then poll cancel_state at least 4 times a second). */
 	int32_t (*cancel_fd)(struct berth_call *call);
 
-	/* One blocking HTTP exchange; honours cancel and deadline at once; pooled connections; follows no redirect; sends
-	 * again only when a reused connection was refused before a byte was sent. *ret_response is filled in any case. */
+	/* One blocking HTTP/1.1 exchange; an answer of any status is OK. Pooled connections; follows no redirect; sends again
+	 * only once, when a reused connection turned out closed, and only if no byte was sent or the method is GET, HEAD or
+	 * OPTIONS without a body. *ret_response is filled in any case. Any other code than OK has been explained with fail(),
+	 * unless it is what a callback returned: the operation may return it as it is. UNKNOWN: sent, and what came of it is
+	 * not known (never for those three methods); CANCELLED, INVALID and a callback's code leave that to `sent`.
+	 *
+	 * A cancel ends the exchange at once, if the plugin has not been told of it (by cancel_state, or by an exchange that
+	 * returned CANCELLED). Exchanges after that run, so that a command can be stopped; after DETACH for at most 1 s.
+	 * Not in open. `call` may be NULL in a thread of the plugin's own; then it has 30 s at most, and the target's close
+	 * cancels it. */
 	int32_t (*http)(struct berth_target *target, struct berth_call *call, const struct berth_http_request *request,
 			struct berth_http_response *ret_response);
 

@@ -66,7 +66,7 @@ struct berth_open_args {
 	struct berth_str region;
 	struct berth_str data_dir; /* a private directory of this target on the host; exists, mode 0700 */
 	struct berth_str helper_dir; /* where the host's helpers (berth-supervise) are installed */
-	const struct berth_option_value *options;
+	const struct berth_option_value *const *options; /* one per row of the descriptor's table, in its order */
 	size_t option_count;
 };
 
@@ -116,7 +116,8 @@ struct berth_ops {
 
 	/* Runs one command to its end: started() as soon as a handle exists, bytes through sink_write, then exactly one
 	 * emit_ending and OK. An outcome that is not known is an ending of kind UNKNOWN or a code, never an invented exit.
-	 * Code INVALID: refused before anything ran. CONFLICT: this id has started, or this attempt is poisoned. */
+	 * Codes INVALID and STORAGE_FULL: refused before anything ran. CONFLICT: this id has started, or this attempt is
+	 * poisoned. */
 	int32_t (*execute)(void *inst, struct berth_call *call, const struct berth_session *session,
 			   const struct berth_command *command);
 	/* Goes on with a command that was started, running or ended, from the offsets (REATTACH). NOT_STARTED only after
@@ -126,10 +127,10 @@ struct berth_ops {
 	/* Drops output, script and environment of an ended command; idempotent. The mark that it started stays until the
 	 * session ends (REATTACH). */
 	int32_t (*forget)(void *inst, struct berth_call *call, const struct berth_session *session,
-			  const struct berth_str *execution_id);
+			  const struct berth_execution *execution);
 	/* Signals the command's whole tree: BERTH_SIGNAL_* (SIGNAL). NOT_FOUND when it is not running. */
 	int32_t (*send_signal)(void *inst, struct berth_call *call, const struct berth_session *session,
-			       const struct berth_str *execution_id, uint32_t signal);
+			       const struct berth_execution *execution, uint32_t signal);
 
 	/* Files beneath the session's root. Paths are checked by the host (relative, canonical); the plugin MUST resolve
 	 * them beneath the root so that no symlink escapes (INVALID, reason "path_escapes"). */
