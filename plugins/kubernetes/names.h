@@ -18,6 +18,7 @@
 #define NOTE_WORKSPACE "berth.dev/workspace"
 #define NOTE_TASK "berth.dev/task"
 #define NOTE_INTENT "berth.dev/intent"
+#define NOTE_EVICT "cluster-autoscaler.kubernetes.io/safe-to-evict" /* "false" while a task has the pod */
 
 #define LABEL_VALUE_MAX 63
 #define NAME_PREFIX_MAX 12

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ref and the sealed state of a session, written and read. The state is lines of text behind a version; it holds
- * where the executor was last seen and whom it serves, and no secret. Pure; any thread.
+ * where the executor was last seen and whom it serves, and no secret. The last line, the pod's version, is there while
+ * the session is warm only. Pure; any thread.
  */
 #include "session.h"
 
@@ -41,11 +42,13 @@ bool session_of(const struct berth_session *session, struct session *ret)
 	       take_line(&text, ret->pod, sizeof(ret->pod)) && take_line(&text, ret->uid, sizeof(ret->uid)) &&
 	       take_line(&text, ret->ip, sizeof(ret->ip)) && take_line(&text, ret->instance, sizeof(ret->instance)) &&
 	       take_line(&text, ret->workspace, sizeof(ret->workspace)) &&
-	       take_line(&text, ret->task, sizeof(ret->task));
+	       take_line(&text, ret->task, sizeof(ret->task)) &&
+	       (!text.len || take_line(&text, ret->version, sizeof(ret->version)));
 }
 
 void session_state(const struct session *session, char ret[1024])
 {
-	snprintf(ret, 1024, VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n", session->pod, session->uid, session->ip,
-		 session->instance, session->workspace, session->task);
+	snprintf(ret, 1024, VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n%s%s", session->pod, session->uid, session->ip,
+		 session->instance, session->workspace, session->task, session->version,
+		 *session->version ? "\n" : "");
 }

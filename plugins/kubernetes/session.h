@@ -16,6 +16,7 @@ struct session {
 	char ip[64];
 	char instance[INSTANCE_LEN + 1]; /* of the executor's process; empty: not known yet */
 	char workspace[129], task[129];
+	char version[64]; /* of the pod, when it was seen ready and free; empty: it was not */
 	/* Of a claim, once it was read; not kept by the host. */
 	char intent[64];
 	int64_t created_ms, expires_ms;

@@ -95,7 +95,7 @@ class Api:
         query = urllib.parse.urlencode({"watch": 1, "resourceVersion": version, "allowWatchBookmarks": "true",
                                         "timeoutSeconds": 300})
         try:
-            connection.request("GET", f"{path}?{query}", headers=self.headers())
+            connection.request("GET", path + ("&" if "?" in path else "?") + query, headers=self.headers())
             response = connection.getresponse()
             if response.status >= 400:
                 raise Refused(response.status, json.loads(response.read() or b"{}"))

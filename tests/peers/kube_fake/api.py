@@ -6,9 +6,10 @@ import base64
 import json
 import re
 import time
+import uuid
 
 from . import faults, http
-from .store import Refused, Selector, Store, now
+from .store import Refused, Selector, Store, encode, now
 
 ROUTE = re.compile(r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<ns>[^/]+)/(?P<resource>[a-z]+)"
                    r"(?:/(?P<name>[^/]+)(?:/(?P<sub>[a-z]+)(?P<rest>/.*)?)?)?$")
@@ -16,6 +17,7 @@ KINDS = {"pods": ("v1", "Pod"), "events": ("v1", "Event"),
          "sandboxclaims": ("extensions.agents.x-k8s.io/v1beta1", "SandboxClaim"),
          "sandboxwarmpools": ("extensions.agents.x-k8s.io/v1beta1", "SandboxWarmPool"),
          "sandboxes": ("agents.x-k8s.io/v1beta1", "Sandbox")}
+JSON = [("Content-Type", "application/json")]
 FORBIDDEN_VOLUMES = {"hostPath", "nfs", "iscsi", "gcePersistentDisk", "awsElasticBlockStore"}
 
 
@@ -47,7 +49,7 @@ class Api:
             status, body = await self.dispatch(request)
             if request.answered or await self.faults.strike(request, "after"):
                 return
-            await http.answer(request, status, body)
+            await http.answer(request, status, encode(body) if isinstance(body, dict) else body, JSON)
         except Refused as refused:
             await http.answer(request, refused.code, refused.status, refused.headers)
 
@@ -119,10 +121,11 @@ class Api:
             token = json.dumps([version, items[-1]["metadata"]["name"]]).encode()
             meta["continue"] = base64.urlsafe_b64encode(token).decode()
         api_version, kind = KINDS[resource]
-        return 200, {"kind": kind + "List", "apiVersion": api_version, "metadata": meta, "items": items}
+        head = json.dumps({"kind": kind + "List", "apiVersion": api_version, "metadata": meta}).encode()
+        return 200, head[:-1] + b', "items": [' + b", ".join(map(encode, items)) + b"]}"
 
     async def send_events(self, stream, events):
-        data = b"".join(json.dumps(e).encode() + b"\n" for e in events)
+        data = b"".join(b'{"type": "%s", "object": %s}\n' % (e["type"].encode(), encode(e["object"])) for e in events)
         step = self.piece or max(len(data), 1)
         for at in range(0, len(data), step):
             await stream.send(data[at:at + step])
@@ -154,11 +157,7 @@ class Api:
                     version = max(version, store.version)
                     await self.send_events(stream, [{"type": "BOOKMARK", "object": {
                         "kind": KINDS[resource][1], "metadata": {"resourceVersion": str(version)}}}])
-                try:
-                    async with store.changed:
-                        await asyncio.wait_for(store.changed.wait(), 0.1)
-                except asyncio.TimeoutError:
-                    pass
+                await store.news(0.1)
             await stream.end()
         finally:
             self.watchers -= 1
@@ -204,7 +203,10 @@ class Api:
             if (resource, ns, obj["metadata"]["name"]) not in self.store.objects:
                 self.check_pod(obj)
             obj["status"] = {"phase": "Pending", "qosClass": "Guaranteed"}
-        return 201, obj if dry else self.store.create(resource, ns, obj)
+        if dry:
+            obj["metadata"].update(uid=str(uuid.uuid4()), creationTimestamp=now())
+            return 201, obj
+        return 201, self.store.create(resource, ns, obj)
 
     def delete(self, resource, ns, name, options):
         obj = self.store.get(resource, ns, name)

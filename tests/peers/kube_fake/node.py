@@ -120,10 +120,19 @@ class Group:
                 if path.exists():
                     path.rmdir()
 
+    def command(self, *words):
+        """The same command inside the group, by a shell: what a big process starts with code of its own in the child has to be
+        forked, and that stops everything else here."""
+        return ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(self.path), *words] if self.path else list(words)
+
     def enter(self):
         """In the child, before its program."""
         if self.path:
             (self.path / "cgroup.procs").write_text(str(os.getpid()))
+
+    def processes(self):
+        """Of the group, where there is one: one file, instead of a look at every process of the machine."""
+        return [int(pid) for pid in (self.path / "cgroup.procs").read_text().split()] if self.path else None
 
     def drop(self):
         if self.path:
@@ -155,6 +164,7 @@ class Node:
         self.groups = {}  # uid -> Group
         self.tasks = set()
         self.deaf = set()  # uids that are not deleted: their node is away
+        self.late_s = 0  # so long nothing listens in a pod that is Ready already
         self.kept = []  # what executors printed to standard error
         api.node = self
         api.store.hooks.append(self.on_change)
@@ -217,13 +227,18 @@ class Node:
         uid = pod["metadata"]["uid"]
         self.set_status(key, uid, {"phase": "Pending", "startTime": now(), **waiting("ContainerCreating")})
         ip = self.address()
+        running = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": READY, "containerStatuses": [
+            {"name": "executor", "restartCount": 0, "ready": True, "state": {"running": {"startedAt": now()}}}]}
+        if self.late_s:
+            self.set_status(key, uid, running)
+            await asyncio.sleep(self.late_s)
         process = await self.execute(uid, pod, ip)
-        if not process:
+        if not process and self.kept:
             self.set_status(key, uid, terminated("StartError", 128, message=self.kept[-1][-200:]))
-        if process and self.alive(key, uid):
-            self.set_status(key, uid, {
-                "phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": READY, "containerStatuses": [
-                    {"name": "executor", "restartCount": 0, "ready": True, "state": {"running": {"startedAt": now()}}}]})
+        if not self.alive(key, uid):
+            await self.stop(uid, 0)  # it was deleted meanwhile
+        elif process:
+            self.set_status(key, uid, running)
 
     def address(self):
         """One of 127/8 that nobody else uses, other clusters of this machine included."""
@@ -259,15 +274,16 @@ class Node:
             env.pop(name, None)
         group = self.groups[uid] = Group(uid, memory_of(pod))
         process = await asyncio.create_subprocess_exec(
-            self.executor, "serve", "--listen", f"{ip}:{self.port}", "--root", str(home / "work"), "--state", str(home / "state"),
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, env=env, start_new_session=True,
-            preexec_fn=group.enter)
+            *group.command(self.executor, "serve", "--listen", f"{ip}:{self.port}", "--root", str(home / "work"), "--state",
+                           str(home / "state")), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log, env=env,
+            start_new_session=True)
         log.close()
         self.pods[uid] = process
         line = await process.stdout.readline()
         if line:
             return process
-        self.kept.append((home / "log").read_text(errors="replace"))
+        if home.exists():
+            self.kept.append((home / "log").read_text(errors="replace"))
         return None
 
     # ---- ends ----
@@ -299,10 +315,13 @@ class Node:
     async def sweep(self, home):
         """A pod's end is the end of everything in it."""
         loop = asyncio.get_running_loop()
+        group = self.groups.pop(home.name, None)
         for _ in range(200):
             if not home.exists():
-                return
-            left = await loop.run_in_executor(None, processes_of, home)
+                break
+            left = group.processes() if group else None
+            if left is None:
+                left = await loop.run_in_executor(None, processes_of, home)
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -311,7 +330,6 @@ class Node:
             if not left:
                 break
             await asyncio.sleep(0.01)
-        group = self.groups.pop(home.name, None)
         for _ in range(200):
             if not group or group.drop():
                 break
@@ -325,8 +343,7 @@ class Node:
             process.kill()
 
     async def close(self):
-        for uid in list(self.pods):
-            await self.stop(uid, 0)
+        await asyncio.gather(*(self.stop(uid, 0) for uid in list(self.pods)))
         if self.dir.exists():
             for home in list(self.dir.iterdir()):
                 await self.sweep(home)

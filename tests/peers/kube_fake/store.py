@@ -2,8 +2,10 @@
 """Objects and their history: what etcd and the API machinery are to a client."""
 
 import asyncio
+import bisect
 import copy
 import datetime
+import json
 import re
 import uuid
 
@@ -38,6 +40,20 @@ def merge(target, patch):
         else:
             target[key] = value
     return target
+
+
+class Committed(dict):
+    """An object as it stands; nobody changes it any more. Its JSON is made once, however often it is sent."""
+
+    text = None
+
+
+def encode(obj):
+    if not isinstance(obj, Committed):
+        return json.dumps(obj).encode()
+    if obj.text is None:
+        obj.text = json.dumps(obj).encode()
+    return obj.text
 
 
 class Selector:
@@ -80,7 +96,7 @@ class Store:
         self.history = []  # (version, key, before, after)
         self.forgotten = 0  # versions up to this one cannot be watched from
         self.lost_pages = 0  # continue tokens given before this version are expired
-        self.changed = asyncio.Condition()
+        self.waiters = set()  # futures, done by the next change
         self.hooks = []  # called with (key, before, after) for each change
 
     # ---- writing ----
@@ -88,19 +104,30 @@ class Store:
         self.version += 1
         if after is not None:
             after["metadata"]["resourceVersion"] = str(self.version)
-            self.objects[key] = after
+            self.objects[key] = after = Committed(after)
         else:
-            before = copy.deepcopy(before)
+            before = Committed(copy.deepcopy(dict(before)))
             before["metadata"]["resourceVersion"] = str(self.version)
             self.objects.pop(key, None)
-        self.history.append((self.version, key, copy.deepcopy(before), copy.deepcopy(after)))
+        self.history.append((self.version, key, before, after))
         for hook in self.hooks:
             hook(key, before, after)
-        asyncio.ensure_future(self.notify())
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        return after
 
-    async def notify(self):
-        async with self.changed:
-            self.changed.notify_all()
+    async def news(self, seconds):
+        """Until the next change, or so long. A cancel always comes through, which asyncio.wait_for does not promise."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        self.waiters.add(waiter)
+        timer = loop.call_later(seconds, lambda: waiter.done() or waiter.set_result(None))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self.waiters.discard(waiter)
 
     def get(self, resource, ns, name):
         found = self.objects.get((resource, ns, name))
@@ -134,18 +161,14 @@ class Store:
         if key in self.objects:
             raise Refused(409, "AlreadyExists", f'{resource} "{meta["name"]}" already exists', name=meta["name"], kind=resource)
         meta.update(uid=str(uuid.uuid4()), creationTimestamp=now(), generation=1)
-        self.commit(key, None, obj)
-        return obj
+        return self.commit(key, None, obj)
 
     def update(self, resource, ns, name, change):
         """change(copy) edits it in place."""
         before = self.get(resource, ns, name)
-        after = copy.deepcopy(before)
+        after = copy.deepcopy(dict(before))
         change(after)
-        if after == before:
-            return before
-        self.commit((resource, ns, name), before, after)
-        return after
+        return before if after == before else self.commit((resource, ns, name), before, after)
 
     def patch(self, resource, ns, name, patch):
         before = self.get(resource, ns, name)
@@ -175,14 +198,15 @@ class Store:
 
     def events_after(self, version, resource, ns, selector):
         """What a watch sends: transitions of the selector included."""
-        for at, key, before, after in self.history:
-            if at <= version or key[0] != resource or (ns and key[1] != ns):
+        first = bisect.bisect_right(self.history, version, key=lambda entry: entry[0])
+        for at, key, before, after in self.history[first:]:
+            if key[0] != resource or (ns and key[1] != ns):
                 continue
             was, is_ = selector.fits(before), selector.fits(after)
             if is_:
                 yield at, "MODIFIED" if was else "ADDED", after
             elif was:
-                gone = copy.deepcopy(after or before)
+                gone = copy.deepcopy(dict(after or before))
                 gone["metadata"]["resourceVersion"] = str(at)
                 yield at, "DELETED", gone
             else:
