@@ -24,6 +24,7 @@ struct watch {
 	uint64_t seed;
 	/* Below: under lock. */
 	bool stopping;
+	int64_t sleeps_until_ns; /* the timer thread; INT64_MIN = it is awake and looks at the heap before it sleeps */
 	struct watch_waiter *deadlines; /* root of the heap */
 	struct watch_waiter *chains[CHAINS];
 };
@@ -103,8 +104,9 @@ static void *timer_main(void *arg)
 			lock_take(&watch->lock);
 			continue;
 		}
-		cond_wait_until(&watch->timer, &watch->lock,
-				watch->deadlines ? watch->deadlines->deadline_ns : INT64_MAX);
+		watch->sleeps_until_ns = watch->deadlines ? watch->deadlines->deadline_ns : INT64_MAX;
+		cond_wait_until(&watch->timer, &watch->lock, watch->sleeps_until_ns);
+		watch->sleeps_until_ns = INT64_MIN;
 	}
 	lock_drop(&watch->lock);
 	return NULL;
@@ -117,6 +119,7 @@ struct watch *watch_new(void)
 	if (!watch)
 		return NULL;
 	secret_random(&watch->seed, sizeof(watch->seed));
+	watch->sleeps_until_ns = INT64_MIN;
 	lock_init(&watch->lock, LOCK_WATCH);
 	cond_init(&watch->timer);
 	if (thread_start(&watch->thread, "watch", timer_main, watch)) {
@@ -151,7 +154,9 @@ void watch_add(struct watch *watch, struct watch_waiter *waiter)
 {
 	lock_take(&watch->lock);
 	put_on_locked(watch, waiter);
-	if (watch->deadlines == waiter)
+	/* A waiter that was taken off leaves the thread asleep until its deadline: one that comes no earlier needs no wake,
+	 * so requests that wait one after the other do not wake it each time. */
+	if (waiter->deadline_ns < watch->sleeps_until_ns)
 		cond_wake_all(&watch->timer);
 	lock_drop(&watch->lock);
 }

@@ -99,6 +99,28 @@ static void test_deadlines_fire_in_time(void **state)
 	assert_int_equal(never.timed_out, 1);
 }
 
+/* The timer thread goes on sleeping until a deadline that was taken off. */
+static void test_deadlines_after_one_was_taken_off(void **state)
+{
+	struct watch *watch = watch_new();
+	struct probe off, after, before;
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		probe_add(watch, &off, "k", clock_after_ms(3));
+		watch_cancel(watch, &off.waiter);
+		probe_add(watch, &after, "k", clock_after_ms(4));
+		wait_fired(&after);
+		assert_int_equal(after.timed_out, 1);
+		probe_add(watch, &off, "k", clock_after_ms(3600000));
+		watch_cancel(watch, &off.waiter);
+		probe_add(watch, &before, "k", clock_after_ms(1));
+		wait_fired(&before);
+		assert_int_equal(before.timed_out, 1);
+	}
+	watch_free(watch);
+}
+
 #define PROBES 2000
 
 /* Removal from anywhere in the heap and the chains, against what must be left. */
@@ -277,6 +299,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_notify_fires_its_key_once),
 		cmocka_unit_test(test_deadlines_fire_in_time),
+		cmocka_unit_test(test_deadlines_after_one_was_taken_off),
 		cmocka_unit_test(test_many_in_random_order),
 		cmocka_unit_test(test_deadlines_come_in_order),
 		cmocka_unit_test(test_block_needs_no_notification_when_true),
