@@ -71,14 +71,18 @@ static int look(struct req *req, bool *ret_done, struct err *err)
 {
 	struct progress *progress = req->state;
 	struct execution_head head;
-	int r = execution_head(executions_of(req), progress->id, &head, err);
+	int r;
 
+	if (!progress->revision && execution_runs_here(executions_of(req), progress->id))
+		return 0;
+	r = execution_head(executions_of(req), progress->id, &head, err);
 	if (r == 0)
 		*ret_done = head.terminal || (progress->revision && head.revision != progress->revision);
 	return r;
 }
 
-static int wait_until_done(struct req *req, struct err *err)
+/* quick: makes the answer of an ended record that is in memory; see wait.h. */
+static int wait_until_done(struct req *req, bool (*quick)(struct req *req), struct err *err)
 {
 	struct progress *progress = req->state;
 	char key[64];
@@ -86,6 +90,7 @@ static int wait_until_done(struct req *req, struct err *err)
 	if (!progress->awaited)
 		return REQ_DONE;
 	execution_watch_key(progress->id, key);
+	req->wait.quick = quick;
 	return wait_for(req, key, progress->deadline_ns, look, err);
 }
 
@@ -102,6 +107,21 @@ static int render(struct req *req, size_t preview, unsigned open, struct err *er
 	if (r == 0)
 		req_json(req, head.terminal ? 200 : open);
 	return r;
+}
+
+/* The same of an ended one that is in memory. */
+static bool render_ended(struct req *req)
+{
+	struct progress *progress = req->state;
+	struct execution_head head;
+
+	buf_clear(&req->reply.body);
+	if (!execution_ended(executions_of(req), progress->id, &head, &req->reply.body)) {
+		buf_clear(&req->reply.body);
+		return false;
+	}
+	req_json(req, 200);
+	return true;
 }
 
 /* ---- create ---- */
@@ -169,25 +189,41 @@ static int create(struct req *req, struct err *err)
 	return 0;
 }
 
+static void put_location(struct req *req)
+{
+	const struct progress *progress = req->state;
+	const char *location = arena_printf(req->arena, "/sandbox/executions/%s", progress->id);
+
+	if (location)
+		req_header(req, "Location", location);
+}
+
+static bool post_quick(struct req *req)
+{
+	bool made = render_ended(req);
+
+	if (made)
+		put_location(req);
+	return made;
+}
+
 int execution_post(struct req *req, struct err *err)
 {
 	int r = req->state ? 0 : create(req, err);
 
 	if (r == 0)
-		r = wait_until_done(req, err);
+		r = wait_until_done(req, post_quick, err);
 	if (r == 0)
 		r = render(req, 0, 202, err);
 	if (r != 0)
 		return r;
 
 	struct progress *progress = req->state;
-	const char *location = arena_printf(req->arena, "/sandbox/executions/%s", progress->id);
 
 	/* Without ?wait a new record is always "accepted", however fast it ended. */
 	if (!progress->awaited && !progress->replayed)
 		req->reply.status = 202;
-	if (location)
-		req_header(req, "Location", location);
+	put_location(req);
 	return REQ_DONE;
 }
 
@@ -225,7 +261,7 @@ int execution_get(struct req *req, struct err *err)
 	if (r == 0 && !req->state)
 		r = begin_get(req, err);
 	if (r == 0)
-		r = wait_until_done(req, err);
+		r = wait_until_done(req, preview ? NULL : render_ended, err);
 	return r == 0 ? render(req, (size_t)preview, 200, err) : r;
 }
 
@@ -280,7 +316,7 @@ int execution_delete(struct req *req, struct err *err)
 	int r = req->state ? 0 : begin_cancel(req, err);
 
 	if (r == 0)
-		r = wait_until_done(req, err);
+		r = wait_until_done(req, render_ended, err);
 	return r == 0 ? render(req, 0, 202, err) : r;
 }
 

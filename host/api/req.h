@@ -50,6 +50,9 @@ struct reply {
 struct req_wait {
 	struct watch_waiter waiter;
 	atomic_int gate;
+	/* NULL, or what a handler sets before it waits: tries to make the answer on the thread that brings the notice,
+	 * without waiting for anything. False: nothing was made, the handler is entered again. */
+	bool (*quick)(struct req *req);
 	char key[REQ_KEY_MAX];
 };
 

@@ -20,11 +20,10 @@
 
 #define LINE_MAX_BYTES ((size_t)64 * 1024)
 #define VALUE_MAX_BYTES ((size_t)4096) /* of one value; the rest is counted, see put_value */
-#define REQUEST_MAX 128
 
 static _Atomic int least_level = LOG_INFO;
 static _Atomic int line_format = LOG_LOGFMT;
-static _Thread_local char request[REQUEST_MAX + 1];
+static _Thread_local char request[LOG_REQUEST_MAX + 1];
 static _Thread_local char trace[TRACE_MAX + 1];
 static _Thread_local char thread_name[16];
 

@@ -29,7 +29,8 @@ static inline const char *log_text(const char *str)
 void log_init(enum log_level least, enum log_format format);
 void log_emit(enum log_level level, const char *msg, const struct log_field *fields);
 int log_level_parse(const char *word); /* -1 when not a level */
-/* The request id added to this thread's lines; copied, "" or NULL clears it. */
+#define LOG_REQUEST_MAX 128
+/* The request id added to this thread's lines; copied and cut to LOG_REQUEST_MAX, "" or NULL clears it. */
 void log_set_request(const char *request_id);
 const char *log_request(void);
 /* The traceparent of what this thread works on; not part of its lines. Cleared with the request id. */

@@ -104,6 +104,7 @@ struct run {
 	int64_t ready_ns;	   /* when it came into the line */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
+	bool told;		   /* its end was tried to be stored: only the store knows whether it is there */
 	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
 
 	/* The owner's. */
@@ -264,6 +265,16 @@ uint64_t segment_size(struct executions *e, const char *id, unsigned stream, boo
 
 /* ---- take.c: to a session ---- */
 enum next take_run(struct run *run);
+/* ---- lost.c: a store that is lost while this host runs ---- */
+/* Inside a step that starts or takes over a command, and after its commit: what a new store would be told of it. */
+int lost_keep_step(struct run *run, const struct record *r, const struct claim *c, struct err *err);
+void lost_kept_locked(struct run *run);
+void lost_forget(struct run *run);
+/* True: there is no store to work with. */
+bool lost_look(struct executions *e);
+/* In a step: the key leads to the record; sha256 "": nobody knows the request's body any more, any one is taken for it. */
+int create_put_idempotency(struct txn *txn, const struct record *r, const char *sha256, struct err *err);
+
 void take_prepare(struct run *run);   /* its session_begin, once */
 void take_unprepare(struct run *run); /* the next try asks anew */
 /* Inside a step: the event, the claim and what belongs to them. */

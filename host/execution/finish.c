@@ -365,6 +365,14 @@ static int write_end(struct finish_step *f, struct err *err)
 	return steps_update_surely(f->run->e, finish_step, f, err);
 }
 
+/* Before anybody is notified; see execution_runs_here. */
+static void set_told(struct run *run)
+{
+	lock_take(&run->e->lock);
+	run->told = true;
+	lock_drop(&run->e->lock);
+}
+
 static void count_end(const struct run *run, const struct finish *in)
 {
 	const char *kind = in->ending ? in->ending->kind : NULL;
@@ -389,6 +397,7 @@ enum next finish_run(struct run *run, const struct finish *in)
 	steps_event_id(f.event_id);
 	buf_init(&f.shown, LIMIT_ROW);
 	rc = write_end(&f, &err);
+	set_told(run);
 	if (rc == 0)
 		ended_put(run->e->ended, run->id, &f.head, run->e->config.conf->exec_retention_ms, f.shown.ptr,
 			  f.shown.len);

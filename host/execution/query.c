@@ -83,6 +83,21 @@ bool execution_ended(struct executions *e, const char *id, struct execution_head
 	return record_id_valid(id) && ended_get(e->ended, id, ret, buf);
 }
 
+/* The record of a running command is ended by finish_run only, which says so before it notifies. */
+bool execution_runs_here(struct executions *e, const char *id)
+{
+	const struct run *run;
+	bool runs;
+
+	if (!store_is_exclusive(e->config.store))
+		return false;
+	lock_take(&e->lock);
+	run = queue_find_locked(e, id);
+	runs = run && run->has_session && !run->told;
+	lock_drop(&e->lock);
+	return runs;
+}
+
 /* ---- preview ---- */
 
 static int put_piece(struct output_reader *reader, const char *name, uint64_t offset, size_t len, struct buf *buf,
