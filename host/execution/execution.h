@@ -76,12 +76,12 @@ struct execution_head {
 	bool running;
 };
 int execution_head(struct executions *e, const char *id, struct execution_head *ret, struct err *err);
-/* The public record as JSON. preview > 0 adds `preview` with at most that many bytes (<= 64 KiB) of head and tail of
- * each stream. */
-int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf,
 /* Certainly not terminal, and who watches it is notified when it is: this process runs it, and nobody else could end it.
  * False says nothing. Waits for nothing. */
 bool execution_runs_here(struct executions *e, const char *id);
+/* The public record as JSON. preview > 0 adds `preview` with at most that many bytes (<= 64 KiB) of head and tail of
+ * each stream. */
+int execution_render(struct executions *e, const char *id, size_t preview, struct buf *buf,
 		     struct execution_head *ret_head, struct err *err);
 /* The same of an ended one that is in memory; waits for nothing. False says nothing about the record. */
 bool execution_ended(struct executions *e, const char *id, struct execution_head *ret, struct buf *buf);

@@ -99,12 +99,12 @@ struct run {
 	bool moved;		   /* another host goes on with it: it is left as it stands */
 	struct call *call;	   /* the provider call to cancel */
 	bool has_session;	   /* its record is running */
+	bool told;		   /* its end was tried to be stored: only the store knows whether it is there */
 	bool unsure;		   /* a former process left it running: only its worker can tell what runs */
 	int64_t claimed;	   /* attempt of this host's claim, which is to be renewed; 0: none */
 	int64_t ready_ns;	   /* when it came into the line */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
-	bool told;		   /* its end was tried to be stored: only the store knows whether it is there */
 	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
 
 	/* The owner's. */
@@ -265,16 +265,6 @@ uint64_t segment_size(struct executions *e, const char *id, unsigned stream, boo
 
 /* ---- take.c: to a session ---- */
 enum next take_run(struct run *run);
-/* ---- lost.c: a store that is lost while this host runs ---- */
-/* Inside a step that starts or takes over a command, and after its commit: what a new store would be told of it. */
-int lost_keep_step(struct run *run, const struct record *r, const struct claim *c, struct err *err);
-void lost_kept_locked(struct run *run);
-void lost_forget(struct run *run);
-/* True: there is no store to work with. */
-bool lost_look(struct executions *e);
-/* In a step: the key leads to the record; sha256 "": nobody knows the request's body any more, any one is taken for it. */
-int create_put_idempotency(struct txn *txn, const struct record *r, const char *sha256, struct err *err);
-
 void take_prepare(struct run *run);   /* its session_begin, once */
 void take_unprepare(struct run *run); /* the next try asks anew */
 /* Inside a step: the event, the claim and what belongs to them. */
