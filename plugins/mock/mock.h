@@ -17,6 +17,7 @@
 #define MOCK_CAPABILITIES_NULL (BERTH_CAP_THREADSAFE | BERTH_CAP_RENEW | BERTH_CAP_ASSIGN_TAGS)
 
 struct null_cache;
+struct berth_launcher;
 
 /* Constant after open, but for what its parts protect themselves. */
 struct mock {
@@ -35,6 +36,7 @@ struct mock {
 	struct faults faults;
 	struct limits limits;
 	struct null_cache *cache; /* runtime null only */
+	struct berth_launcher *launcher; /* NULL with runtime null */
 };
 
 /* open.c */

@@ -11,6 +11,8 @@
 #include "shim.h"
 #include "text.h"
 
+#include <berth/launcher.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -169,7 +171,8 @@ static int32_t set_files(struct mock *m, const struct berth_open_args *args, str
 	m->fault_file = path_of(args, OPT_FAULT_FILE, text_str(m->store.root), "faults");
 	m->supervise = path_of(args, OPT_SUPERVISE, args->helper_dir, "berth-supervise");
 	m->cache = m->null ? null_cache_new() : NULL;
-	if (!m->fault_file || !m->supervise || (m->null && !m->cache))
+	m->launcher = m->supervise && !m->null ? berth_launcher_new(m->supervise) : NULL;
+	if (!m->fault_file || !m->supervise || (m->null ? !m->cache : !m->launcher))
 		return shim_host.fail(call, BERTH_UNAVAILABLE, "memory", 1, 0, "no memory");
 	fault_init(&m->faults, m->fault_file, m->null ? NULL_RECHECK_NS : 0);
 	return BERTH_OK;
@@ -197,6 +200,7 @@ void mock_close(void *inst)
 	if (m->faults.path)
 		fault_fini(&m->faults);
 	null_cache_free(m->cache);
+	berth_launcher_free(m->launcher);
 	tally_close(&m->tally);
 	store_close(&m->store);
 	free(m->fault_file);

@@ -8,6 +8,8 @@
 
 #include "text.h"
 
+#include <berth/launcher.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,7 +108,9 @@ int runner_new(struct mock *m, const struct session *s, struct runner **ret)
 				    .uid = -1,
 				    .gid = -1,
 				    .kill_grace_ms = m->kill_grace_ms,
-				    .drain_grace_ms = DRAIN_GRACE_MS};
+				    .drain_grace_ms = DRAIN_GRACE_MS,
+				    .launch = berth_launcher_launch,
+				    .launch_ctx = m->launcher};
 	rc = store_env(&m->store, s->ref, &r->own_env, &own_len);
 	if (!rc)
 		rc = build_env(r, s, own_len);

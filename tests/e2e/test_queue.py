@@ -85,6 +85,7 @@ def test_Q7_cancel_in_every_state(make):
     b.sh("r", "true")
     made = b.create("r", "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do echo x >> late; sleep 0.05; done' & wait; sleep 1000").expect(202).json["id"]
     wait_for(lambda: b.record(made)["status"] == "running", 10, "running")
+    wait_for(lambda: (b.mock.work(b.sessions_of("r")[0]) / "late").exists(), 10, "the tree to begin")
     # queued behind it
     behind = b.create("r", "echo never > ran").expect(202).json["id"]
     b.request("DELETE", f"/sandbox/executions/{behind}").expect(200, 202)

@@ -35,7 +35,7 @@ struct berth_sup {
 	int64_t kill_grace_ms; /* between TERM and KILL on timeout and cancel; 0 = KILL at once */
 	int64_t drain_grace_ms; /* how long pipes may drain after the leader ended */
 	/* NULL, or what starts a supervisor instead of running the helper: returns its exit code or a negative errno; -ENOSYS:
-	 * nothing was done, run the helper. For programs that keep a `berth-supervise attend`. */
+	 * nothing was done, run the helper. For programs that keep a `berth-supervise attend`: berth/launcher.h. */
 	int32_t (*launch)(void *ctx, const char *dir, uint32_t attempt);
 	void *launch_ctx;
 };
