@@ -14,9 +14,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -201,26 +201,33 @@ static void on_crash(int number, siginfo_t *info, void *context)
 
 /* ---- before a crash ---- */
 
+static size_t alternate_size(void)
+{
+	size_t least = getauxval(AT_MINSIGSTKSZ);
+
+	return (least > (size_t)MINSIGSTKSZ ? least : (size_t)MINSIGSTKSZ) + HANDLER_STACK;
+}
+
 static void free_stack(void *stack)
 {
 	const stack_t off = {.ss_flags = SS_DISABLE};
 
 	sigaltstack(&off, NULL);
-	free(stack);
+	munmap(stack, alternate_size());
 }
 
-/* A stack that overflowed has no room for a handler. Without memory for one the report is lost, no more. */
+/* A stack that overflowed has no room for a handler. Without memory for one the report is lost, no more. Not from the heap:
+ * there it lies on pages that others have used, and ten thousand threads keep two of those each. */
 static void prepare_thread(void)
 {
-	size_t least = getauxval(AT_MINSIGSTKSZ);
-	stack_t stack = {.ss_size = (least > (size_t)MINSIGSTKSZ ? least : (size_t)MINSIGSTKSZ) + HANDLER_STACK};
+	stack_t stack = {.ss_size = alternate_size()};
 	sigset_t set;
 
 	here.ready = true;
-	stack.ss_sp = malloc(stack.ss_size);
-	if (stack.ss_sp && (pthread_setspecific(stack_key, stack.ss_sp) || sigaltstack(&stack, NULL))) {
+	stack.ss_sp = mmap(NULL, stack.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	if (stack.ss_sp != MAP_FAILED && (pthread_setspecific(stack_key, stack.ss_sp) || sigaltstack(&stack, NULL))) {
 		pthread_setspecific(stack_key, NULL);
-		free(stack.ss_sp);
+		munmap(stack.ss_sp, stack.ss_size);
 	}
 	sigemptyset(&set);
 	for (size_t i = 0; i < SIGNAL_COUNT; i++)
