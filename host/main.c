@@ -36,6 +36,7 @@
 #define CONF_DEFAULT "/etc/berth/berth.conf"
 #define EXIT_USAGE 2
 #define EXIT_CONFIG 78		  /* sysexits.h: EX_CONFIG */
+#define TRY_MS 5000		  /* what a target has to say whether it takes its configuration */
 #define STUCK_MS 5000		  /* what a stop grants a layer that is stuck, and all of them past stop_grace */
 #define STUCK_LEAST_MS 500	  /* the same, when the layers before have used it up */
 /* Counted in /proc/self/fd with 60 commands at once: a silent one holds its provider's connection (host/net; two with the
@@ -230,7 +231,9 @@ static int start_registry(struct host *host, struct err *err)
 {
 	int r = find_probe(host->probe, err);
 
-	return r ? r : registry_open(host->one.targets ? &host->one : host->conf, host->probe, &host->registry, err);
+	if (r == 0)
+		r = registry_open(host->one.targets ? &host->one : host->conf, host->probe, &host->registry, err);
+	return r ? r : registry_try(host->registry, TRY_MS, err);
 }
 
 static int start_watch(struct host *host, struct err *err)

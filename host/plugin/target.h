@@ -33,6 +33,9 @@ struct registry {
 /* Loads each plugin once, opens each target. A refused plugin stops the start unless all its targets say required = false
  * (then they are degraded, with the sentence kept). `probe` = path of berthd for the child probe, NULL = no probe (tests). */
 int registry_open(const struct conf *conf, const char *probe, struct registry **ret, struct err *err);
+/* Asks every open target whether its provider takes its configuration (tryout.c), each for limit_ms at most. One that does not
+ * stops the start, or is degraded, as above. */
+int registry_try(struct registry *registry, int64_t limit_ms, struct err *err);
 /* Waits for running calls until deadline_ns, closes every target, runs fini. False: a stuck call left its target open, named in
  * the log; that plugin may still read its configuration, which must stay then. */
 bool registry_close(struct registry *registry, int64_t deadline_ns);

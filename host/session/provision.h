@@ -22,6 +22,7 @@ struct provision {
 	bool have;       /* made is the task's session, and in the row */
 	bool adopted;    /* found, not made by this run */
 	bool unrecorded; /* made was created and the row would not take it */
+	bool remade;	 /* a session that this run made died before it was ready, and another took its place */
 	bool ready;
 	bool warm; /* made is a warm session that was, or may have been, assigned */
 };

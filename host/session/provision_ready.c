@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A provisioning waits until its session answers. Entered by the provisioner's thread; progress comes on the call's
- * own. Capacity is waited for while it may still come; a session that died is never published.
+ * own. Capacity is waited for while it may still come; a session that died is never published. One that died on its
+ * way is made anew once: the place that refused or lost it need not be the next one's.
  */
 #include "session/provision.h"
 
@@ -94,8 +95,13 @@ int provision_ready(struct provision *p, struct err *err)
 	for (int64_t tries = 1;; tries++) {
 		memset(&last, 0, sizeof(last));
 		r = provision_ask(p, call_await, p->job->deadline_ns, &last);
-		if (create_is_dead(r, &p->made) && p->adopted)
+		if (create_is_dead(r, &p->made) && (p->adopted || !p->remade)) {
+			if (!p->adopted)
+				log_warn("a session died before it was ready; another is made", KS("task", p->job->key),
+					 KS("ref", p->made.ref), KS("reason", last.reason), KS("error", last.msg));
+			p->remade = p->remade || !p->adopted;
 			return provision_supersede(p, err);
+		}
 		if (create_is_dead(r, &p->made) && r != ERR_SESSION_GONE)
 			r = err_set(&last, ERR_SESSION_GONE, "the session died before it was ready");
 		if (r == 0)

@@ -315,6 +315,8 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 	bool touched;
 	int32_t rc = s ? put_command(&body, command, err) : kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 
+	if (!rc)
+		rc = fate_before(k, call, session, err);
 	if (rc)
 		goto out;
 	s->call = call;

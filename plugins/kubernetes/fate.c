@@ -11,6 +11,7 @@
 #include "api.h"
 #include "backend.h"
 #include "podview.h"
+#include "watch.h"
 
 int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *session, struct json_object **ret_pod,
 		 struct kerr *err)
@@ -33,10 +34,34 @@ int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *
 	return rc;
 }
 
-int32_t fate_after(struct kube *k, struct berth_call *call, const struct session *session, int32_t rc, struct kerr *err)
+/* SESSION_LOST with the reason when the API server says so; anything else: not that it knows. */
+static int32_t ask(struct kube *k, struct berth_call *call, const struct session *session, struct kerr *err)
 {
 	struct json_object *pod;
 	struct podview view;
+	int32_t rc = fate_pod(k, call, session, &pod, err);
+
+	if (rc)
+		return rc;
+	podview_of(pod, k->container, &view);
+	if (view.verdict.code == BERTH_SESSION_LOST)
+		rc = kerr_set(err, BERTH_SESSION_LOST, view.verdict.reason, "%s", view.verdict.text);
+	json_object_put(pod);
+	return rc;
+}
+
+int32_t fate_before(struct kube *k, struct berth_call *call, const struct session *session, struct kerr *err)
+{
+	struct kerr why;
+
+	if (!watch_doubts(k->watch, session->uid) || ask(k, call, session, &why) != BERTH_SESSION_LOST)
+		return BERTH_OK;
+	*err = why;
+	return why.code;
+}
+
+int32_t fate_after(struct kube *k, struct berth_call *call, const struct session *session, int32_t rc, struct kerr *err)
+{
 	struct kerr why;
 
 	if ((rc != BERTH_UNAVAILABLE && rc != BERTH_UNKNOWN && rc != BERTH_NOT_FOUND) || kube_stopped(call, &why))
@@ -44,15 +69,8 @@ int32_t fate_after(struct kube *k, struct berth_call *call, const struct session
 	/* NOT_FOUND of the executor's own is about a file or a command. */
 	if (rc == BERTH_NOT_FOUND && strcmp(err->reason, "not_found"))
 		return rc;
-	if (fate_pod(k, call, session, &pod, &why) == BERTH_SESSION_LOST) {
-		*err = why;
-		return why.code;
-	}
-	if (!pod)
+	if (ask(k, call, session, &why) != BERTH_SESSION_LOST)
 		return rc;
-	podview_of(pod, k->container, &view);
-	if (view.verdict.code == BERTH_SESSION_LOST)
-		rc = kerr_set(err, BERTH_SESSION_LOST, view.verdict.reason, "%s", view.verdict.text);
-	json_object_put(pod);
-	return rc;
+	*err = why;
+	return why.code;
 }

@@ -13,7 +13,6 @@
 #include "assign.h"
 #include "template.h"
 
-
 /* ---- find and list ---- */
 
 static bool is_ours(const struct kube *k, const struct podview *view)
@@ -38,7 +37,7 @@ static int32_t emit(struct kube *k, struct berth_call *call, struct json_object 
 
 /* A pod that is being deleted is gone as far as anybody should build on it; it cannot be kept. */
 static int32_t pods_emit(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
-			const char *task)
+			 const char *task)
 {
 	struct json_object *items = api_at(list, "items");
 	int32_t rc = BERTH_OK;
@@ -127,7 +126,8 @@ static int32_t post(struct making *m, struct json_object *pod, const char *name)
 	return rc;
 }
 
-/* The name is taken: by this very create, by a pod of the task, or by one that is going. *ret_other: the last. */
+/* The name is taken: by this very create, by a pod of the task, or by one that nobody builds on any more (dead, going,
+ * somebody else's). *ret_other: the last. */
 static int32_t explain_taken(struct making *m, const char *name, bool *ret_other)
 {
 	struct json_object *pod = NULL;
@@ -139,7 +139,8 @@ static int32_t explain_taken(struct making *m, const char *name, bool *ret_other
 	if (rc)
 		return BERTH_CONFLICT;
 	podview_of(pod, m->k->container, &view);
-	*ret_other = view.deleting;
+	*ret_other = view.deleting || !is_ours(m->k, &view) ||
+		     (view.verdict.code == BERTH_SESSION_LOST && !is_this(m, &view));
 	if (view.deleting || !is_this(m, &view))
 		rc = BERTH_CONFLICT;
 	else
@@ -177,6 +178,8 @@ static int32_t build(struct making *m, const char *name, struct json_object **re
 	metadata = api_at(*ret, "metadata");
 	rc = backend_mark(m->k, metadata, m->workspace, m->task, m->intent, m->err);
 	labels = api_at(metadata, "labels");
+	if (!rc && *m->task)
+		template_set(api_at(metadata, "annotations"), NOTE_EVICT, "false");
 	if (!rc)
 		template_set(labels, LABEL_INTERNET, spec->internet_allowed ? "allowed" : "denied");
 	if (!rc && !*m->task && names_label(m->pool, pool))
@@ -213,8 +216,8 @@ static int32_t create_named(struct making *m)
 	if (rc != BERTH_CONFLICT)
 		return rc;
 	rc = explain_taken(m, name, &going);
-	/* Certainly refused, because a predecessor is on its way out: its name may be taken for as long as a node is
-	 * away. The binding is what keeps a second session from being made, so that another name does no harm. */
+	/* Certainly refused, and not by a live pod of the task: the name may be taken for as long as a node is away.
+	 * The binding is what keeps a second session from being made, so that another name does no harm. */
 	return rc == BERTH_CONFLICT && going ? create(m, other) : rc;
 }
 
@@ -303,17 +306,65 @@ static int32_t pods_release(struct kube *k, struct berth_call *call, struct sess
 	return backend_delete(k, call, path, "delete pod", session->ref.uid, err);
 }
 
+/* ---- check ---- */
+
+/* The server judges a pod of the template as if it were to be made: all of admission, and fields it does not know. */
+static int32_t dry_run(struct making *m)
+{
+	char path[160], name[NAME_MAX_LEN + 1];
+	struct api_request request = {.method = "POST", .path = path, .what = "try the template", .repeatable = true};
+	struct api_answer answer = {0};
+	int32_t rc;
+
+	if (!names_intent(m->k->prefix, m->k->deployment, m->intent, name))
+		return kerr_set(m->err, BERTH_UNAVAILABLE, "memory", "no memory");
+	rc = build(m, name, &request.body);
+	if (rc)
+		return rc;
+	snprintf(path, sizeof(path), PODS_PATH "?dryRun=All&fieldValidation=Strict", m->k->ns);
+	rc = api_send(m->k, m->call, &request, &answer, m->err);
+	json_object_put(request.body);
+	api_drop(&answer);
+	return rc;
+}
+
+/* Is the template taken? What says nothing about it (missing rights, a full quota) is no reason to refuse it. */
+static int32_t try_template(struct kube *k, struct berth_call *call, struct kerr *err)
+{
+	char empty[] = "", intent[33];
+	unsigned char random[16];
+	const struct berth_spec spec = {.struct_size = sizeof(spec)};
+	struct making m = {.k = k,
+			   .call = call,
+			   .spec = &spec,
+			   .workspace = empty,
+			   .task = empty,
+			   .intent = intent,
+			   .image = empty,
+			   .pool = empty,
+			   .err = err};
+	int32_t rc;
+
+	kube_host->random(random, sizeof(random));
+	for (unsigned i = 0; i < sizeof(random); i++)
+		snprintf(intent + 2 * i, 3, "%02x", random[i]);
+	rc = dry_run(&m);
+	if (rc != BERTH_FORBIDDEN && rc != BERTH_QUOTA && rc != BERTH_RATE_LIMITED)
+		return rc;
+	kube_log(k, call, BERTH_LOG_INFO, "the server could not be asked about the template", "error", err->text);
+	return BERTH_OK;
+}
+
 static int32_t pods_check(struct kube *k, struct berth_call *call, struct kerr *err)
 {
 	struct json_object *list;
 	char path[160];
 	int32_t rc;
 
-	snprintf(path, sizeof(path), PODS_PATH "?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone",
-		 k->ns);
+	snprintf(path, sizeof(path), PODS_PATH "?limit=1&labelSelector=berth.dev%%2Ftask%%3Dnone", k->ns);
 	rc = backend_get(k, call, path, "list pods", &list, err);
 	json_object_put(list);
-	return rc;
+	return rc ? rc : try_template(k, call, err);
 }
 
 const struct backend backend_pods = {

@@ -2,7 +2,7 @@
 /*
  * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod whenever the watch
  * says that something changed, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal
- * ends the wait at once. The calling thread.
+ * ends the wait at once, and a little of the time is kept to ask why. The calling thread.
  */
 #include "ready.h"
 
@@ -11,12 +11,14 @@
 
 #include "api.h"
 #include "backend.h"
+#include "events.h"
 #include "fate.h"
 #include "peer.h"
 #include "watch.h"
 
 #define LOOK_FIRST_NS INT64_C(50000000)
 #define LOOK_MOST_NS INT64_C(2000000000)
+#define EXPLAIN_NS INT64_C(1000000000) /* of the call's time, for what is asked after a failure */
 #define DIAL_FIRST_NS INT64_C(20000000)
 #define DIAL_MOST_NS INT64_C(1000000000)
 /* How long a pod that cannot be scheduled is waited for here; the host asks again for as long as it wants. */
@@ -76,12 +78,32 @@ static int32_t late(struct wait *w, int32_t rc)
 {
 	if (rc == BERTH_TIMEOUT && w->last.code)
 		return kerr_set(w->err, w->last.code, w->last.reason, "%s", w->last.text);
+	if (rc == BERTH_TIMEOUT && !w->err->told && w->phase == BERTH_PHASE_QUEUED)
+		return kerr_set(w->err, BERTH_TIMEOUT, "not_scheduled", "no scheduler has looked at the pod in time");
+	if (rc == BERTH_TIMEOUT && !w->err->told)
+		return kerr_set(w->err, BERTH_TIMEOUT, "deadline", "the pod was not ready in time%s%s",
+				*w->last.text ? ": " : "", w->last.text);
 	return rc;
+}
+
+/* When the wait ends, so that there is time left to ask why. */
+static int64_t end_of(struct berth_call *call)
+{
+	int64_t now_ns = text_boot_ns(), deadline_ns = kube_deadline_ns(call), part_ns = (deadline_ns - now_ns) / 8;
+
+	return deadline_ns - (part_ns < EXPLAIN_NS ? part_ns : EXPLAIN_NS);
+}
+
+static int32_t pause_until(struct wait *w, struct watch_waiter *waiter, int64_t until_ns, int64_t end_ns)
+{
+	if (text_boot_ns() >= end_ns)
+		return kerr_set(w->err, BERTH_TIMEOUT, "deadline", "the pod was not ready in time");
+	return watch_wait(waiter, w->call, until_ns < end_ns ? until_ns : end_ns, w->err);
 }
 
 static int32_t look_until(struct wait *w, struct watch_waiter *waiter, struct json_object **ret_pod)
 {
-	int64_t pause = LOOK_FIRST_NS;
+	int64_t pause = LOOK_FIRST_NS, end_ns = end_of(w->call);
 
 	for (;;) {
 		struct json_object *pod;
@@ -99,7 +121,7 @@ static int32_t look_until(struct wait *w, struct watch_waiter *waiter, struct js
 		}
 		json_object_put(pod);
 		if (!rc)
-			rc = watch_wait(waiter, w->call, text_boot_ns() + pause, w->err);
+			rc = pause_until(w, waiter, text_boot_ns() + pause, end_ns);
 		if (rc)
 			return late(w, rc);
 		pause = pause * 2 < LOOK_MOST_NS ? pause * 2 : LOOK_MOST_NS;
@@ -192,6 +214,8 @@ int32_t ready_wait(struct kube *k, struct berth_call *call, struct session *sess
 
 	if (!rc)
 		rc = wait_pod(&w, &pod);
+	if ((rc == BERTH_INVALID || rc == BERTH_TIMEOUT) && !err->told)
+		events_explain(k, call, session, err);
 	if (rc)
 		return rc;
 	podview_of(pod, k->container, &view);
@@ -199,6 +223,8 @@ int32_t ready_wait(struct kube *k, struct berth_call *call, struct session *sess
 	if (!k->claims) {
 		snprintf(session->workspace, sizeof(session->workspace), "%s", view.workspace);
 		snprintf(session->task, sizeof(session->task), "%s", view.task);
+		/* A later claim needs no look while the pod is still at this version. */
+		snprintf(session->version, sizeof(session->version), "%s", *view.task ? "" : view.version);
 	}
 	rc = dial(&w, root, sizeof(root));
 	if (!rc)

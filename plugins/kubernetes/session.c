@@ -49,6 +49,5 @@ bool session_of(const struct berth_session *session, struct session *ret)
 void session_state(const struct session *session, char ret[1024])
 {
 	snprintf(ret, 1024, VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n%s%s", session->pod, session->uid, session->ip,
-		 session->instance, session->workspace, session->task, session->version,
-		 *session->version ? "\n" : "");
+		 session->instance, session->workspace, session->task, session->version, *session->version ? "\n" : "");
 }

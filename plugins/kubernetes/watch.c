@@ -23,6 +23,7 @@
 #define WATCH_SECONDS 25 /* an exchange outside of a call has 30 */
 #define BACKOFF_FIRST_MS 200
 #define BACKOFF_MOST_MS 30000
+#define ENDED_MAX 512
 #define SHORT_NS INT64_C(1000000000) /* a watch that ends sooner was refused */
 
 struct watch {
@@ -32,6 +33,8 @@ struct watch {
 	pthread_cond_t cond; /* stop */
 	struct watch_waiter *waiters;
 	bool running, stopping;
+	char ended[ENDED_MAX][64]; /* uids of pods that were seen to go, the oldest overwritten */
+	unsigned ended_count;
 	char collection[160]; /* pods, or claims */
 	/* The thread's own. */
 	char version[128]; /* empty: to be listed */
@@ -59,6 +62,33 @@ static bool is_stopping(struct watch *watch)
 	return stopping;
 }
 
+static bool has_ended_locked(const struct watch *watch, const char *uid)
+{
+	for (unsigned i = 0; i < ENDED_MAX && i < watch->ended_count; i++)
+		if (!strcmp(watch->ended[i], uid))
+			return true;
+	return false;
+}
+
+static void remember(struct watch *watch, const char *uid)
+{
+	pthread_mutex_lock(&watch->lock);
+	if (!has_ended_locked(watch, uid))
+		snprintf(watch->ended[watch->ended_count++ % ENDED_MAX], sizeof(watch->ended[0]), "%s", uid);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+bool watch_doubts(struct watch *watch, const char *uid)
+{
+	bool ended;
+
+	watch_use(watch);
+	pthread_mutex_lock(&watch->lock);
+	ended = has_ended_locked(watch, uid);
+	pthread_mutex_unlock(&watch->lock);
+	return ended;
+}
+
 /* A pod that is going or dead is news for the host; the rest is for those who wait. */
 static void take_event(struct watch *watch, const char *type, struct json_object *pod)
 {
@@ -66,8 +96,10 @@ static void take_event(struct watch *watch, const char *type, struct json_object
 
 	podview_of(pod, watch->k->container, &view);
 	wake(watch, view.uid);
-	if (!strcmp(type, "DELETED") || view.verdict.code == BERTH_SESSION_LOST)
+	if (!strcmp(type, "DELETED") || view.verdict.code == BERTH_SESSION_LOST) {
+		remember(watch, view.uid);
 		kube_host->changed(watch->k->target);
+	}
 }
 
 static bool take_line(void *arg, struct json_object *line)
@@ -205,8 +237,7 @@ int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err)
 	if (!watch)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	watch->k = k;
-	snprintf(watch->collection, sizeof(watch->collection), k->claims ? CLAIMS_PATH : PODS_PATH,
-		 k->ns);
+	snprintf(watch->collection, sizeof(watch->collection), k->claims ? CLAIMS_PATH : PODS_PATH, k->ns);
 	pthread_mutex_init(&watch->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -14,6 +14,8 @@ from harness import BUILD, PATIENCE, check, equal, in_parallel, settled, wait_fo
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 from kube_fake import Kube  # noqa: E402
 from kube_fake.node import SCRIPTS  # noqa: E402
+from kube_fake.store import Refused  # noqa: E402,F401 - for the tests beside this file
+import kube_rules  # noqa: E402
 
 FAST = 'gc: { interval = "100ms"; };\n'
 
@@ -59,7 +61,8 @@ def task_pod(kube, task):
 
 
 def count(kube, method, part=""):
-    return sum(1 for m, target in kube.api.requests if m == method and part in target)
+    """Requests; what only tried the template is left out, unless it is asked for."""
+    return sum(1 for m, target in kube.api.requests if m == method and part in target and ("dryRun" in part or "dryRun" not in target))
 
 
 def apply(kube, pod, script):
@@ -70,6 +73,14 @@ def apply(kube, pod, script):
 def on_scripts(kube, script):
     """Every new pod follows the script; None: it runs."""
     kube.call(lambda: kube.node.scripts.__setitem__(slice(None), [lambda pod: script]))
+
+
+def test_the_fake_keeps_the_rules_of_the_real_one(make):
+    kube = Kube(BUILD / "bin" / "berth-executor").start()
+    try:
+        kube_rules.hold(kube.kubeconfig(), "sandboxes")
+    finally:
+        kube.close()
 
 
 # ---- the ordinary way ----
@@ -337,6 +348,34 @@ def test_every_row_of_what_a_pod_may_say(make, kube):
                  f"{name}: {words}")
 
 
+# Word of the API -> reasons that come with it; every reason of FATAL stands here once.
+WORDS = {
+    "provider_error": {"image_name", "image_pull", "image_inspect", "container_config", "container_create", "container_start"},
+    "session_gone": {"executor_crashed", "executor_ended", "node_rejected", "drained", "evicted", "expired", "preempted", "node_lost", "oom"},
+}
+WAITED_TOLD = {"unschedulable": ("capacity_exhausted", "unschedulable"), "scheduling_gated": ("capacity_exhausted", "scheduling_gated"),
+               "no_scheduler": ("provider_timeout", "not_scheduled"), "container_creating": ("provider_timeout", "deadline")}
+
+
+@clustered
+def test_every_row_through_the_http_api(make, kube):
+    """Word and details.reason, as who waits for the session hears them: of the task's first file."""
+    b = make(conf=FAST + 'session: { scheduling = "2s"; starting = "2s"; };\n', pull_grace="300ms").start()
+    kube.call(lambda: kube.node.scripts.append(
+        lambda pod: pod["metadata"]["annotations"].get("berth.dev/task", "").replace("-", "_")))
+    expected = {**WAITED_TOLD, **{name: (next(w for w, reasons in WORDS.items() if reason in reasons), reason)
+                                  for name, reason in FATAL.items()}}
+    names = sorted(SCRIPTS)
+
+    def told(i):
+        answer = b.put_file(names[i].replace("_", "-"), "f", b"x").json
+        return names[i], (answer.get("error"), answer.get("details", {}).get("reason"))
+    for start in range(0, len(names), 12):
+        part = range(start, min(start + 12, len(names)))
+        for name, words in in_parallel(len(part), lambda i: told(part[i])):
+            equal(words, expected[name], name)
+
+
 @clustered
 def test_unschedulable_is_told_and_heals(make, kube):
     b = make().start()
@@ -370,7 +409,13 @@ def test_refusals_of_a_create(make, kube):
 
 @clustered
 def test_a_runtime_class_that_the_cluster_does_not_have(make, kube):
-    b = make(runtime_class="kata", runtime_isolation="microvm", target='isolation = "microvm";').start()
+    kata = dict(runtime_class="kata", runtime_isolation="microvm", target='isolation = "microvm";')
+    b = make(**kata)
+    b.start(expect_exit=1)
+    check('RuntimeClass \\"kata\\" not found' in b.log() or 'RuntimeClass "kata" not found' in b.log(), "it says so at the start:", b.log())
+    kube.call(lambda: kube.api.runtime_classes.add("kata"))
+    b = make(**kata).start()
+    kube.call(lambda: kube.api.runtime_classes.remove("kata"))
     record = b.run("t", "true", timeout_seconds=30)
     equal((record["status"], record["reason"]), ("failed", "runtime_class"), record.get("error"))
     equal(len(kube.pods()), 0)

@@ -20,8 +20,9 @@ import traceback
 
 HERE = pathlib.Path(__file__).resolve()
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "peers")]
 import harness  # noqa: E402
+import kube_rules  # noqa: E402
 from harness import BUILD, PATIENCE, check, equal, in_parallel, settled, wait_for  # noqa: E402
 
 NETWORK = "10.201.0.0/16"
@@ -195,6 +196,27 @@ def test_warm_pods_are_claimed_once(cluster):
     for pod in cluster.pods():
         cluster.kubectl("delete", "pod", "-n", NAMESPACE, pod["metadata"]["name"], "--wait=false")
     no_pods(cluster)
+
+
+def test_the_rules_of_the_fakes(cluster):
+    """What both fakes keep is what the real server does."""
+    kube_rules.hold(cluster.dir / "api" / "kubeconfig", NAMESPACE)
+
+
+def test_the_template_is_tried_at_the_start(cluster):
+    """By the server, with berthd's own rights: what admission refuses stops the start, with its sentence."""
+    template = cluster.dir / "refused.yaml"
+    template.write_text("kind: Pod\nspec:\n  priorityClassName: none-such\n  containers:\n  - {name: executor, image: 'sandbox:1'}\n")
+    b = harness.Berth(name="kube")
+    for path in (b.dir / "providers.d").iterdir():
+        path.unlink()
+    (b.dir / "providers.d" / "10-kube.conf").write_text(cluster.target(template=template))
+    try:
+        b.start(expect_exit=1)
+        check("no PriorityClass with name none-such was found" in b.log(), b.log()[-800:])
+    finally:
+        b.close()
+    equal(cluster.pods(), [])
 
 
 def test_conformance(cluster):

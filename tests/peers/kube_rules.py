@@ -104,7 +104,8 @@ class Rules:
         must(claimed["resourceVersion"] != old["resourceVersion"], "the version did not change")
         path, stale = f"{self.pods}/rules-patch", {"resourceVersion": old["resourceVersion"], "labels": {"task": "other"}}
         self.refused(409, "Conflict", "PATCH", path, {"metadata": stale}, MERGE)
-        self.refused(409, "Conflict", "PATCH", path, {"metadata": {"uid": "0" * 8, "labels": {"task": "other"}}}, MERGE)
+        self.refused(409, "Conflict", "PATCH", path, {"metadata": {**stale, "uid": "0" * 8}}, MERGE)
+        self.refused(422, "Invalid", "PATCH", path, {"metadata": {"uid": "0" * 8, "labels": {"task": "other"}}}, MERGE)
         self.refused(404, "NotFound", "PATCH", f"{self.pods}/rules-none", {"metadata": stale}, MERGE)
         must(self.get("rules-patch")["metadata"]["labels"]["task"] == "t", "a refused patch was done")
         must(self.names("pool%3Da") == [] and self.names("task%3Dt") == ["rules-patch"], "lists lag behind")

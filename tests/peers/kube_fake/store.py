@@ -177,7 +177,8 @@ class Store:
             raise Refused(409, "Conflict", f'Operation cannot be fulfilled on {resource} "{name}": the object has been modified; '
                           "please apply your changes to the latest version and try again", name=name)
         if meta.get("uid") not in (None, before["metadata"]["uid"]):
-            raise Refused(409, "Conflict", f"Precondition failed: UID in precondition: {meta['uid']}", name=name)
+            raise Refused(422, "Invalid", f'{resource} "{name}" is invalid: metadata.uid: Invalid value: "{meta["uid"]}": field is immutable',
+                          name=name)
 
         def change(obj):
             keep = {k: obj["metadata"].get(k) for k in ("uid", "creationTimestamp", "resourceVersion", "name", "namespace")}
