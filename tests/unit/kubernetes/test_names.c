@@ -103,6 +103,25 @@ static void test_a_session_comes_back(void **state)
 	assert_string_equal(found.pod, "name");
 }
 
+/* The pod's version is kept while it is warm; a state without one, of an older plugin too, is whole. */
+static void test_a_warm_session_keeps_its_version(void **state)
+{
+	struct session made = {.pod = "p", .uid = "u", .ip = "10.0.0.1", .version = "1234"}, found;
+	char text[1024];
+	struct berth_session from = {.struct_size = sizeof(from), .ref = str_of("ns/name/uid")};
+
+	(void)state;
+	session_state(&made, text);
+	from.state = str_of(text);
+	assert_true(session_of(&from, &found));
+	assert_string_equal(found.version, "1234");
+	from.state.len -= strlen("1234\n");
+	assert_true(session_of(&from, &found));
+	assert_string_equal(found.version, "");
+	from.state.len += 2;
+	assert_false(session_of(&from, &found));
+}
+
 static void test_texts(void **state)
 {
 	uint64_t milli = 0;
@@ -136,7 +155,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_labels), cmocka_unit_test(test_names_differ),
 		cmocka_unit_test(test_refs),   cmocka_unit_test(test_a_session_comes_back),
-		cmocka_unit_test(test_texts),
+		cmocka_unit_test(test_texts),  cmocka_unit_test(test_a_warm_session_keeps_its_version),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
