@@ -93,6 +93,7 @@ struct run {
 	bool woken;		 /* a notice or timer came while it was owned */
 	bool slot;		 /* counts as busy */
 	bool taken;		 /* counts for the task's concurrency */
+	bool heir;		 /* a former runner had it: its operation may have a place at the session already */
 	bool cancel;		 /* asked for; reason below */
 	char cancel_reason[REASON_MAX + 1];
 	char lost[REASON_MAX + 1]; /* why the hold was lost, or "" */
@@ -198,6 +199,9 @@ void queue_wake_locked(struct run *run); /* PARKED -> READY */
 void queue_end(struct run *run);
 void queue_dispatch_locked(struct executions *e);
 struct run *queue_find_locked(struct executions *e, const char *id);
+/* A run whose former runner had it claimed, or running, goes before its task's others and is not held to their limit: they may
+ * wait for the place at the session that its operation has. */
+void queue_inherit_locked(struct run *run, bool running);
 void queue_fire(struct watch_waiter *waiter, bool timed_out);
 /* Adds the run's notice waiter, if it is not there: what is looked at afterwards cannot be missed. */
 void queue_listen(struct run *run);
@@ -375,6 +379,8 @@ int recover_lost(struct executions *e, struct err *err);
 /* The same for those that wait, without a look at what has ended: cheap enough to be done again and again. */
 int recover_waiting(struct executions *e, struct err *err);
 int recover_adopt(struct executions *e, const char *id, struct err *err);
+/* The same of one whose claim is over, which may stand in line here since before it was claimed. */
+int recover_inherit(struct executions *e, const char *id, struct err *err);
 void sweep_line(struct executions *e); /* ends what waited in line for too long */
 void sweep_round(void *executions);
 void sweep_keep(void *executions);

@@ -62,7 +62,7 @@ static void take_stale(struct executions *e)
 	buf_init(&stale.ids, STALE_MAX * (IDENT_ID_MAX + 1));
 	rc = store_view(e->config.store, stale_step, &stale, &err);
 	for (size_t at = 0; rc == 0 && at < stale.ids.len; at += strlen(stale.ids.ptr + at) + 1) {
-		rc = recover_adopt(e, stale.ids.ptr + at, &err);
+		rc = recover_inherit(e, stale.ids.ptr + at, &err);
 		if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
 			rc = 0;
 	}

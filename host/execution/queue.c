@@ -37,7 +37,9 @@ void run_unref(struct run *run)
 
 static bool can_go_on(const struct executions *e, const struct run_task *task)
 {
-	return task->first && (task->first->taken || task->taken < e->task_concurrency);
+	const struct run *first = task->first;
+
+	return first && (first->taken || first->heir || task->taken < e->task_concurrency);
 }
 
 static void ring_out(struct executions *e, struct run_task *task)
@@ -82,10 +84,10 @@ static void ring_judge(struct executions *e, struct run_task *task)
 static void line_in(struct run *run)
 {
 	struct run_task *task = run->task;
-	/* Those that had their turn go before those that wait for it. */
-	struct run *before = run->taken ? task->first : NULL;
+	/* Those that had their turn, here or elsewhere, go before those that wait for it. */
+	struct run *before = run->taken || run->heir ? task->first : NULL;
 
-	while (before && before->taken)
+	while (before && (before->taken || before->heir))
 		before = before->next;
 	run->next = before;
 	run->prev = before ? before->prev : task->last;
@@ -337,6 +339,21 @@ void queue_park(struct run *run)
 		set_state(run, RUN_PARKED);
 	queue_dispatch_locked(e);
 	lock_drop(&e->lock);
+}
+
+void queue_inherit_locked(struct run *run, bool running)
+{
+	bool waits = run->state == RUN_READY;
+
+	if (waits)
+		line_out(run);
+	run->heir = true;
+	run->has_session = run->unsure = running;
+	if (!waits)
+		return;
+	line_in(run);
+	ring_judge(run->e, run->task);
+	queue_dispatch_locked(run->e);
 }
 
 bool queue_take_locked(struct run *run)

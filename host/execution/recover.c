@@ -68,7 +68,8 @@ static int put_in_line(struct executions *e, const struct look *look, struct err
 	run->facts.lasts_ms = 0; /* its worker reads them again */
 	lock_take(&e->lock);
 	run->queue_expires_ms = look->facts.queue_expires_ms;
-	run->has_session = run->unsure = look->status == RECORD_RUNNING;
+	if (look->status != RECORD_QUEUED)
+		queue_inherit_locked(run, look->status == RECORD_RUNNING);
 	lock_drop(&e->lock);
 	queue_ready(run);
 	return 0;
@@ -89,6 +90,36 @@ int recover_adopt(struct executions *e, const char *id, struct err *err)
 		return look.foreign || is_known(e, id) ? 0 : put_in_line(e, &look, err);
 	snprintf(subject, sizeof(subject), "%s", id);
 	return steps_update(e, ack_step, subject, err);
+}
+
+/* It waits for its first turn here. */
+static struct run *find_waiting_locked(struct executions *e, const char *id)
+{
+	struct run *run = queue_find_locked(e, id);
+
+	return run && run->state == RUN_READY && !run->taken && !run->heir ? run : NULL;
+}
+
+int recover_inherit(struct executions *e, const char *id, struct err *err)
+{
+	struct look look = {.e = e, .id = id, .hold = store_hold_ms(e->config.store) > 0};
+	struct run *run;
+	int rc;
+
+	lock_take(&e->lock);
+	run = find_waiting_locked(e, id);
+	lock_drop(&e->lock);
+	if (!run)
+		return recover_adopt(e, id, err);
+	rc = store_view(e->config.store, look_step, &look, err);
+	if (rc || look.foreign || look.status == RECORD_QUEUED || record_status_terminal(look.status))
+		return rc;
+	lock_take(&e->lock);
+	run = find_waiting_locked(e, id);
+	if (run)
+		queue_inherit_locked(run, look.status == RECORD_RUNNING);
+	lock_drop(&e->lock);
+	return 0;
 }
 
 /* ---- the stream ---- */

@@ -85,6 +85,19 @@ def test_a_frozen_host_writes_nothing_over_its_successor(make):
         check("illegal transition" not in a.log() + b.log(), "an illegal transition")
 
 
+def test_a_dead_hosts_command_goes_before_those_that_wait_for_its_place(make):
+    """One command at once in a task: the successor has claimed the next one, which waits for the one of the dead host to end."""
+    with fleet(make, conf=SHORT + "task: { concurrency = 1; };") as (a, b):
+        first = a.create("t", f"echo 1 >> ran; while [ ! -e {a.dir}/gate ]; do sleep 0.1; done; echo first").expect(202).json["id"]
+        wait_for(lambda: b.record(first)["status"] == "running", 20, "the command to run")
+        second = b.create("t", "cat ran; echo second").expect(202).json["id"]
+        wait_for(lambda: b.record(second)["status"] == "claimed", 20, "the next one to be claimed")
+        a.kill9()
+        (a.dir / "gate").touch()
+        equal([b.finish(i, 30)["status"] for i in (first, second)], ["completed"] * 2)
+        equal((b.output(first), b.output(second)), (b"first\n", b"1\nsecond\n"))
+
+
 def test_a_thawed_host_leaves_its_former_commands_alone(make):
     """It has lost them to a successor, under which they still run."""
     with fleet(make, conf=SHORT) as (a, b):
