@@ -59,6 +59,7 @@ struct pool *pool_new(const char *name, unsigned max_threads, unsigned max_queue
 	pool = calloc(1, sizeof(*pool) + ring_size * sizeof(struct job));
 	if (!pool)
 		return NULL;
+	thread_expect(max_threads);
 	pool->magic = MAGIC;
 	snprintf(pool->name, sizeof(pool->name), "%s", name);
 	pool->max_threads = max_threads;

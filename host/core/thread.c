@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "core/clock.h"
@@ -20,6 +21,14 @@
 #else
 #define STACK ((size_t)THREAD_STACK)
 #endif
+
+#ifndef PR_FUTEX_HASH /* younger than the headers */
+#define PR_FUTEX_HASH 78
+#define PR_FUTEX_HASH_SET_SLOTS 1
+#define PR_FUTEX_HASH_GET_SLOTS 2
+#endif
+#define FUTEX_SLOTS_LEAST 256u
+#define FUTEX_SLOTS_MOST 16384u
 
 /* What a thread does to itself. A blocked one that is raised by a fault ends the process without its handler, and so
  * without a report of the crash. */
@@ -63,6 +72,19 @@ static int create_blocked(pthread_t *ret, struct start *start)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return r;
+}
+
+/* Since version 6.16 Linux keeps the futexes of a process in a table of its own, with some 16 places for two processors: with
+ * thousands of threads that wait, each wake of any thread walks through hundreds of them. Older kernels refuse, and have one
+ * large table for all. */
+void thread_expect(unsigned count)
+{
+	unsigned slots = FUTEX_SLOTS_LEAST;
+
+	while (slots < count && slots < FUTEX_SLOTS_MOST)
+		slots *= 2;
+	if (prctl(PR_FUTEX_HASH, PR_FUTEX_HASH_GET_SLOTS, 0L, 0L, 0L) < (int)slots)
+		(void)prctl(PR_FUTEX_HASH, PR_FUTEX_HASH_SET_SLOTS, (unsigned long)slots, 0L, 0L);
 }
 
 int thread_start(pthread_t *ret, const char *name, void *(*main)(void *), void *arg)

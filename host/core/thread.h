@@ -57,6 +57,9 @@ void cond_wake_one(struct cond *cond);
 /* Waits until woken or deadline_ns (clock_boot_ns; INT64_MAX = for ever). False on timeout. */
 bool cond_wait_until(struct cond *cond, struct lock *lock, int64_t deadline_ns);
 
+/* So many threads may wait at once; told before they are there, it only makes their wakes quicker. */
+void thread_expect(unsigned count);
+
 /* A pool of workers that grows on demand and shrinks when idle for 10 s. */
 struct pool;
 struct pool *pool_new(const char *name, unsigned max_threads, unsigned max_queued);

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,6 +277,20 @@ static void test_locks_exclude(void **state)
 	lock_fini(&counter_lock);
 }
 
+/* What the kernel says, where it has such a table. */
+static void test_many_threads_have_room_for_their_futexes(void **state)
+{
+	const int hash = 78, get_slots = 2; /* PR_FUTEX_HASH of Linux 6.16 */
+
+	(void)state;
+	thread_expect(3000);
+	if (prctl(hash, get_slots, 0L, 0L, 0L) < 0)
+		skip();
+	assert_int_equal(prctl(hash, get_slots, 0L, 0L, 0L), 4096);
+	thread_expect(10); /* never less */
+	assert_int_equal(prctl(hash, get_slots, 0L, 0L, 0L), 4096);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_wait_ends_at_its_deadline_and_not_before),
 		cmocka_unit_test(test_locks_in_order_and_dropped_in_any),
 		cmocka_unit_test(test_locks_exclude),
+		cmocka_unit_test(test_many_threads_have_room_for_their_futexes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
