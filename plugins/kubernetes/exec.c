@@ -21,8 +21,6 @@
 struct stream {
 	struct berth_call *call;
 	uint64_t offset[3]; /* by BERTH_STREAM_*: where the next byte belongs */
-	bool started;
-	bool reattached;
 	bool ended;
 	struct berth_ending ending;
 	char reason[BERTH_REASON_MAX + 1];
@@ -125,7 +123,6 @@ static int32_t take_ending(struct stream *s, const struct frame *frame, struct k
 static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err)
 {
 	struct stream *s = arg;
-	const struct berth_str handle = str_of("1");
 
 	switch (frame->type) {
 	case 'O':
@@ -136,12 +133,9 @@ static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err
 		return take_gap(s, frame, err);
 	case 'X':
 		return take_ending(s, frame, err);
-	case 'S':
-		if (s->started || s->reattached)
-			return BERTH_OK;
-		s->started = true;
-		return kube_host->started(s->call, &handle);
-	default: /* H, and what later versions add */
+	default:
+		/* H, what later versions add, and S: a launched command may still be refused (its cwd, say), and after
+		 * a sign of life the host believes no refusal. No handle is needed to find it again. */
 		return BERTH_OK;
 	}
 }
@@ -214,7 +208,6 @@ static int32_t follow(struct kube *k, struct stream *s, struct session *session,
 	bool touched;
 	int32_t rc;
 
-	s->reattached = true;
 	json_object_object_add(arguments, "stdout_offset", number(s->offset[BERTH_STREAM_STDOUT]));
 	json_object_object_add(arguments, "stderr_offset", number(s->offset[BERTH_STREAM_STDERR]));
 	rc = peer_send(k, s->call, session, &request, &touched, err);

@@ -125,6 +125,14 @@ def test_one_pod_for_many_first_requests(make, kube):
 
 
 @clustered
+def test_a_command_that_is_refused_in_its_pod(make, kube):
+    """The executor has launched it when it finds that there is no such folder: nothing ran, and that is said."""
+    b = make().start()
+    record = b.run("t", "pwd", cwd="missing")
+    equal((record["status"], record["reason"]), ("failed", "cwd"), record.get("error"))
+
+
+@clustered
 def test_names_that_labels_cannot_hold(make, kube):
     b = make().start()
     tasks = ["T", "t", "h-x", "x" * 128, "x" * 127 + ".", "a_b.c-"]
@@ -152,7 +160,8 @@ def test_kill_while_a_command_runs(make, kube):
 @clustered
 def test_cancel_ends_the_tree(make, kube):
     b = make().start()
-    record = b.create("t", "setsid sh -c 'trap \"\" TERM; while :; do date >> tick; sleep 0.05; done' & echo up; wait",
+    record = b.create("t", "setsid sh -c 'trap \"\" TERM; while :; do date >> tick; sleep 0.05; done' & "
+                      "while [ ! -e tick ]; do sleep 0.01; done; echo up; wait",
                       timeout_seconds=60).expect(202).json
     wait_for(lambda: b.output(record["id"]) == b"up\n", 30, "its start")
     b.request("DELETE", f"/sandbox/executions/{record['id']}").expect(200, 202)
