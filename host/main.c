@@ -265,6 +265,7 @@ static int make_executions(struct host *host, struct err *err)
 		.sessions = host->sessions,
 		.watch = host->watch,
 		.host_id = host->id,
+		.seal = host->seal,
 	};
 
 	return executions_new(&config, &host->executions, err);

@@ -30,6 +30,11 @@ int api_check(const struct conf *conf, struct err *err)
 	return r;
 }
 
+static bool is_closed(void *ctx)
+{
+	return execution_is_closed(((struct api *)ctx)->config.executions);
+}
+
 int api_start(const struct api_config *config, struct api **ret, struct err *err)
 {
 	const struct conf *conf = config->conf;
@@ -47,6 +52,7 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 			   .window_ms = conf->http_rate_window_ms,
 			   .rate = conf->http_rate_min,
 			   .connections = (unsigned)conf->http_connections},
+		.closed = is_closed,
 		.narrow = !(conf_roles(conf) & ROLE_API),
 		.ctx = api,
 	};

@@ -35,6 +35,8 @@ static void look(struct api *api, struct readiness *ret)
 
 	if (!store_healthy(api->config.store, &ret->store) && ret->store.code == 0)
 		err_set(&ret->store, ERR_STORE, "the store does not answer");
+	if (ret->store.code == 0 && execution_is_closed(api->config.executions))
+		err_set(&ret->store, ERR_STORE, "the state was lost; hosts tell a new store what they run");
 	blob_check(api->config.blobs, &ret->objects);
 	executions_stat(api->config.executions, &ret->queue);
 	ret->queue_max = ret->queue.queue_max;

@@ -109,7 +109,16 @@ static int check_room(struct req *req, struct err *err)
 /* Other hosts of the store serve it: a balancer sent it to the wrong one. */
 static int check_role(const struct req *req, struct err *err)
 {
-	if (!req->server->config.narrow || (req->route->flags & ROUTE_EVERY_HOST))
+	const struct server_config *config = &req->server->config;
+
+	if (req->route->flags & ROUTE_EVERY_HOST)
+		return 0;
+	if (config->closed && config->closed(config->ctx)) {
+		err_set(err, ERR_STORE, "the state was lost; hosts tell a new store what they run");
+		err->retry_after_ms = 1000;
+		return ERR_STORE;
+	}
+	if (!config->narrow)
 		return 0;
 	return err_set(err, ERR_MISDIRECTED, "this host has not the role api: it serves health, readiness and metrics only");
 }

@@ -30,6 +30,7 @@ struct server_config {
 	unsigned workers; /* threads of each of the two pools: short and long requests */
 	struct guard_limits limits;
 	struct address_list proxies; /* whose X-Forwarded-For counts */
+	bool (*closed)(void *ctx); /* nothing but routes with ROUTE_EVERY_HOST is served now; may be NULL */
 	bool narrow; /* only routes with ROUTE_EVERY_HOST are served */
 	struct tls *tls; /* taken over, also by a failure; NULL: plain HTTP */
 	void *ctx; /* into struct req */

@@ -67,6 +67,12 @@ int blob_check(struct blob_store *blobs, struct err *err)
 	return blobs->ops->check(blobs, err);
 }
 
+int blob_adopt(struct blob_store *blobs, const char *store_id, struct err *err)
+{
+	assert(blobs->magic == BLOB_MAGIC);
+	return blobs->ops->adopt(blobs, store_id, err);
+}
+
 const char *blob_staging_dir(const struct blob_store *blobs)
 {
 	return blobs->ops->staging_dir(blobs);

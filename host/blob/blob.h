@@ -36,6 +36,8 @@ int blob_delete_prefix(struct blob_store *blobs, const char *prefix, struct err 
 /* Whether objects can be kept now: 0, or ERR_STORE with a sentence for the log. A folder that was taken away and is back, or
  * a copy of it in its place, is taken into use again; one without its id is not, and a missing one is not made. */
 int blob_check(struct blob_store *blobs, struct err *err);
+/* The state store was lost and another one has taken its place: the objects are that one's from now on. 0 also when they are. */
+int blob_adopt(struct blob_store *blobs, const char *store_id, struct err *err);
 /* Temporary files older than a crash are removed at open; this is where a caller may make files that blob_put_file will take over
  * by rename. */
 const char *blob_staging_dir(const struct blob_store *blobs);

@@ -47,6 +47,7 @@ static const struct blob_ops fs_ops = {
 	.remove = fs_remove,
 	.remove_prefix = fs_remove_prefix,
 	.check = fs_check,
+	.adopt = fs_adopt,
 	.staging_dir = fs_staging_dir,
 	.close = fs_close,
 };
@@ -295,4 +296,45 @@ int fs_check(struct blob_store *blobs, struct err *err)
 		err_reason(err, "objects_missing");
 	}
 	return rc != 0 ? ERR_STORE : 0;
+}
+
+/* Another host of the same folder may have been first. */
+static int adopt_locked(struct fs_store *store, const char *id, struct err *err)
+{
+	char *copy = strdup(id);
+	int root_fd = open(store->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char found[ID_MAX];
+	int rc = 0;
+
+	if (copy == NULL)
+		rc = err_set(err, ERR_NOMEM, "no memory for the object store");
+	else if (root_fd < 0)
+		rc = config_error(err, store->root, "is missing");
+	if (rc == 0)
+		rc = read_id(root_fd, store->root, found, err);
+	if (rc == 0 && strcmp(found, id) != 0 && strcmp(found, store->id) != 0)
+		rc = err_set(err, ERR_CONFIG, "the object store %.100s belongs to the state database %.32s, not to %.32s",
+			     store->root, found, id);
+	if (rc == 0 && strcmp(found, id) != 0)
+		rc = write_id(root_fd, store->root, id, err);
+	if (rc == 0) {
+		free(store->id);
+		store->id = copy;
+		copy = NULL;
+	}
+	if (root_fd >= 0)
+		close(root_fd);
+	free(copy);
+	return rc;
+}
+
+int fs_adopt(struct blob_store *blobs, const char *store_id, struct err *err)
+{
+	struct fs_store *store = fs_of(blobs);
+	int rc;
+
+	lock_take(&store->lock);
+	rc = adopt_locked(store, store_id, err);
+	lock_drop(&store->lock);
+	return rc;
 }

@@ -28,6 +28,7 @@ static inline struct fs_store *fs_of(struct blob_store *blobs)
 
 /* fs.c: blob_check. */
 int fs_check(struct blob_store *blobs, struct err *err);
+int fs_adopt(struct blob_store *blobs, const char *store_id, struct err *err);
 
 /* fs_path.c. Keys are relative to objects_fd. */
 int fs_error(struct err *err, int number, const char *what, const char *key);

@@ -17,6 +17,7 @@ struct blob_ops {
 	int (*remove)(struct blob_store *blobs, const char *key, struct err *err);
 	int (*remove_prefix)(struct blob_store *blobs, const char *prefix, struct err *err);
 	int (*check)(struct blob_store *blobs, struct err *err);
+	int (*adopt)(struct blob_store *blobs, const char *store_id, struct err *err);
 	const char *(*staging_dir)(const struct blob_store *blobs);
 	void (*close)(struct blob_store *blobs); /* frees the store */
 };

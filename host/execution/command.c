@@ -247,6 +247,11 @@ static int prepare(struct run *run, struct inputs *in, struct err *err)
 {
 	int rc = plan_load(run, err);
 
+	if (rc == 0) {
+		lock_take(&run->e->lock);
+		run->has_plan = true;
+		lock_drop(&run->e->lock);
+	}
 	return rc || run->resume ? rc : inputs_load(run, in, err);
 }
 

@@ -68,7 +68,7 @@ static int check_idempotency(struct create_step *in, struct txn *txn, struct err
 		rc = txn_get(txn, STORE_EXECUTION, known.id, &record, err);
 	if (rc || !record.doc)
 		return rc; /* a key whose record is gone is free again */
-	if (strcmp(known.sha256, in->in->body_sha256) != 0)
+	if (*known.sha256 && strcmp(known.sha256, in->in->body_sha256) != 0)
 		return err_set(err, ERR_CONFLICT, "the idempotency key was used with another body");
 	in->replayed = true;
 	snprintf(in->replayed_id, sizeof(in->replayed_id), "%s", known.id);
@@ -87,17 +87,19 @@ static int check_nonce(struct create_step *in, struct txn *txn, struct err *err)
 	return in->replayed ? 0 : nonce_refuse(err);
 }
 
-static int put_idempotency(struct create_step *in, struct txn *txn, struct err *err)
+int create_put_idempotency(struct txn *txn, const struct record *r, const char *sha256, struct err *err)
 {
-	struct idempotency known = {.id = in->run->id, .sha256 = in->in->body_sha256};
+	struct idempotency known = {.id = r->id, .sha256 = sha256};
+	char key[IDEMPOTENCY_KEY_MAX + 1];
 	struct buf buf;
 	int rc;
 
+	create_idempotency_key(r->workspace_id, r->task_id, r->idempotency_key, key, sizeof(key));
 	buf_init(&buf, 1024);
 	rc = json_encode(&buf, idempotency_fields, &known, 0);
 	if (rc == 0)
 		rc = txn_put(txn, STORE_IDEMPOTENCY,
-			     &(struct store_row){.key = in->key, .group = "", .doc = buf.ptr, .doc_len = buf.len}, err);
+			     &(struct store_row){.key = key, .group = "", .doc = buf.ptr, .doc_len = buf.len}, err);
 	buf_fini(&buf);
 	return rc;
 }
@@ -137,7 +139,7 @@ static int put_rows(struct create_step *in, struct txn *txn, struct err *err)
 	if (rc == 0)
 		rc = txn_put(txn, STORE_COMMAND, &command, err);
 	if (rc == 0 && req->idempotency_key)
-		rc = put_idempotency(in, txn, err);
+		rc = create_put_idempotency(txn, &in->record, req->body_sha256, err);
 	if (rc == 0 && req->nonce_key)
 		rc = nonce_put_step(txn, req->nonce_key, req->nonce_expires_ms, in->run->id, req->body_sha256, err);
 	return rc;

@@ -93,13 +93,18 @@ struct ended *ended_new(size_t max_bytes)
 	return ended;
 }
 
+void ended_clear(struct ended *ended)
+{
+	lock_take(&ended->lock);
+	drop_all_locked(ended);
+	lock_drop(&ended->lock);
+}
+
 void ended_free(struct ended *ended)
 {
 	if (!ended)
 		return;
-	lock_take(&ended->lock);
-	drop_all_locked(ended);
-	lock_drop(&ended->lock);
+	ended_clear(ended);
 	lock_fini(&ended->lock);
 	map_free(ended->entries);
 	free(ended);

@@ -17,5 +17,6 @@ void ended_put(struct ended *ended, const char *id, const struct execution_head 
 /* False: not kept, which says nothing about the record. buf may be NULL; else the text is appended. */
 bool ended_get(struct ended *ended, const char *id, struct execution_head *ret, struct buf *buf);
 void ended_drop(struct ended *ended, const char *id);
+void ended_clear(struct ended *ended); /* drops all: they were another store's */
 
 #endif

@@ -26,9 +26,12 @@ struct executions_config {
 	struct sessions *sessions;
 	struct watch *watch;
 	const char *host_id;
+	const struct seal *seal; /* of a shared store: see shared.h */
 };
 
 int executions_new(const struct executions_config *config, struct executions **ret, struct err *err);
+/* The store was lost and is being told what hosts hold: who asks is told to come again. */
+bool execution_is_closed(const struct executions *e);
 /* Takes over what the former process left (running -> reattach, queued and claimed -> run), then reads the queue. */
 int executions_start(struct executions *e, struct err *err);
 /* Stops reading; running commands are detached from after stop_grace; waiters are answered by their own deadline. */

@@ -76,6 +76,11 @@ struct run_facts {
 	bool cancel;
 };
 
+/* Of a running command, for a store that takes the place of a lost one; see lost.c. */
+struct run_docs {
+	char *record, *claim; /* NULL: not kept */
+};
+
 #define RUN_LOST_MAX 16 /* ranges told one by one; more are joined with the last of their stream */
 
 struct run {
@@ -107,6 +112,8 @@ struct run {
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
 	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
+	struct run_docs docs;
+	bool has_plan; /* the plan is there, and stays as it is */
 
 	/* The owner's. */
 	struct run_waiter notice, timer;
@@ -123,6 +130,7 @@ struct run {
 	bool ran;			   /* the command may have run: outputs are stored */
 	bool asking;			   /* the call under way, or the last one, is a reattach */
 	char handle[BERTH_HANDLE_MAX + 1]; /* as the provider gave it */
+	struct run_docs fresh;		   /* of a step that may not have been committed */
 	int64_t first_try_ns;		   /* of the provider call that is tried again */
 	unsigned tries;
 	unsigned restarts; /* starts of this process that certainly did not happen */
@@ -147,6 +155,10 @@ struct executions {
 	/* One thread's: the main thread's, before it has others and after; between, the GC's. */
 	bool stopped;	   /* executions_stop is through */
 	bool reconciled;   /* every open record was looked for once */
+	char store_id[48]; /* that this host works with, and since when it is lost (0: it is not); the fleet's thread only */
+	int64_t lost_ns;
+	_Atomic bool lost;	 /* rows that are missing mean nothing: the new store does not know yet what runs here */
+	_Atomic int64_t open_ns; /* nothing is accepted before */
 	int64_t role_gone_ns[ROLE_COUNT]; /* since when no living host has it; the fleet's thread only */
 	unsigned role_told;
 	uint64_t last_seq; /* of the request stream, as read; with a shared store the fleet's thread has it */
@@ -256,6 +268,16 @@ void cancel_local(struct executions *e, const char *id, const char *reason);
 
 /* ---- elsewhere.c: what a host with some of the roles knows of the others ---- */
 void elsewhere_look(struct executions *e);
+
+/* ---- lost.c: a store that is lost while this host runs ---- */
+/* Inside a step that starts or takes over a command, and after its commit: what a new store would be told of it. */
+int lost_keep_step(struct run *run, const struct record *r, const struct claim *c, struct err *err);
+void lost_kept_locked(struct run *run);
+void lost_forget(struct run *run);
+/* True: there is no store to work with. */
+bool lost_look(struct executions *e);
+/* In a step: the key leads to the record; sha256 "": nobody knows the request's body any more, any one is taken for it. */
+int create_put_idempotency(struct txn *txn, const struct record *r, const char *sha256, struct err *err);
 
 /* ---- segment.c: output of running commands, for other hosts ---- */
 /* Shows what the commands of this host have written since the last time. */

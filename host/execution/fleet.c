@@ -347,6 +347,8 @@ static void look(struct executions *e, const struct looks *looks)
 {
 	struct err err = {0};
 
+	if (lost_look(e))
+		return;
 	if (looks->due)
 		elsewhere_look(e);
 	if (!runs_commands(e))

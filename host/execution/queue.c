@@ -27,6 +27,7 @@ void run_unref(struct run *run)
 	assert(run->magic == RUN_MAGIC && !run->hold);
 	if (run->begin_prepared)
 		session_begin_fini(&run->begin);
+	lost_forget(run);
 	arena_free(run->plan.arena);
 	spool_output_unref(run->out);
 	run->magic = 0;

@@ -140,6 +140,7 @@ int executions_new(const struct executions_config *config, struct executions **r
 		return err_set(err, ERR_NOMEM, "no memory for the executions");
 	e->config = *config;
 	e->roles = conf_roles(conf);
+	snprintf(e->store_id, sizeof(e->store_id), "%s", store_id(config->store));
 	e->runner_concurrency = (unsigned)conf->runner_concurrency;
 	e->task_concurrency = (unsigned)conf->task_concurrency;
 	e->queue_max = (unsigned)conf->queue_max;

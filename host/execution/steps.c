@@ -14,11 +14,24 @@
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 2000
 
+static int refuse_lost(struct err *err)
+{
+	err_set(err, ERR_STORE, "the state was lost; a new store is being told what runs");
+	err_reason(err, "store_lost");
+	return ERR_STORE;
+}
+
 int steps_update(struct executions *e, store_step step, void *arg, struct err *err)
 {
+	int rc;
+
 	if (atomic_load(&e->dead))
 		return err_set(err, ERR_SHUTTING_DOWN, "this host has stopped");
-	return store_update(e->config.store, step, arg, err);
+	if (atomic_load(&e->lost))
+		return refuse_lost(err);
+	rc = store_update(e->config.store, step, arg, err);
+	/* It went just now: what is not there may only not have been told yet. */
+	return rc == ERR_NOT_FOUND && atomic_load(&e->lost) ? refuse_lost(err) : rc;
 }
 
 /* False: the process stops, and the wait is over for good. */

@@ -140,7 +140,8 @@ int take_started_step(struct run *run, struct txn *txn, struct record *r, struct
 	c->session_ref = b.ref;
 	c->incarnation = b.incarnation;
 	c->fence = b.fence;
-	return steps_put_claim(txn, r->id, c, err);
+	rc = steps_put_claim(txn, r->id, c, err);
+	return rc ? rc : lost_keep_step(run, r, c, err);
 }
 
 /* ---- the step of a worker ---- */
@@ -238,6 +239,8 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 	if (r.status == RECORD_RUNNING && (run->resume || !is_ours(run, &c))) {
 		take->result = TAKE_RESUME;
 		rc = claim_part(take, txn, &r, &c, err);
+		if (rc == 0)
+			rc = lost_keep_step(run, &r, &c, err);
 	} else if (c.cancel_requested_ms) {
 		take->result = TAKE_CANCEL;
 	} else if (is_expired(run, &r, txn_now(txn))) {
@@ -269,6 +272,7 @@ void take_set_started(struct run *run)
 	run->tries = 0;
 	lock_take(&run->e->lock);
 	run->has_session = true;
+	lost_kept_locked(run);
 	lock_drop(&run->e->lock);
 }
 

@@ -210,6 +210,12 @@ bool binding_claim_orphan(struct arena *a, struct binding *b, int64_t now, const
 /* The store was lost, and with it this session's row: live again, with an idle lease. */
 int binding_adopt(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r,
 		  const struct binding_found *found, struct err *err);
+/* The text of a row as far as its one operation goes, to be told to a store that takes the place of a lost one. */
+int binding_keep(const struct binding *b, const char *op_id, struct buf *buf);
+/* Puts the row back where there is none, and the operation where the same session stands. False: the task has another session now
+ * (or memory is out), and the holder has lost it. */
+bool binding_announce(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r, bool existed,
+		      const struct binding *kept, const char *op_id, const char *host, int64_t fence);
 enum teardown_outcome { TEARDOWN_GONE, TEARDOWN_WAITS, TEARDOWN_UNDER_WAY };
 enum teardown_outcome binding_teardown(struct binding *b, int64_t now, const struct binding_rules *r, bool force,
 				       uint64_t fence, bool *changed);

@@ -69,7 +69,21 @@ static void private_free(struct session_hold_private *priv)
 	if (priv->strings)
 		secret_wipe((char *)(uintptr_t)priv->hold.session.state.ptr, priv->hold.session.state.len);
 	free(priv->strings);
+	free(priv->row);
 	free(priv);
+}
+
+static int hold_keep(struct session_hold_private *priv, const struct binding *b, const char *op_id, struct err *err)
+{
+	struct buf buf;
+	int r;
+
+	buf_init(&buf, LIMIT_ROW);
+	r = binding_keep(b, op_id, &buf);
+	if (r == 0)
+		priv->row = buf_take(&buf);
+	buf_fini(&buf);
+	return r ? err_set(err, r, "no memory is left to hold a session") : 0;
 }
 
 int hold_make(struct sessions *s, const struct ident *ident, const char *op_id, const char *doc,
@@ -92,6 +106,8 @@ int hold_make(struct sessions *s, const struct ident *ident, const char *op_id, 
 	r = binding_decode(arena, ident, doc, strlen(doc), &b, err);
 	if (r == 0)
 		r = hold_open(s, priv, &b, err);
+	if (r == 0 && !s->exclusive)
+		r = hold_keep(priv, &b, op_id, err);
 	if (r == 0 && kept_add(s, &priv->kept, ident, op_id))
 		r = err_set(err, ERR_NOMEM, "no memory is left to hold a session");
 	if (r == 0) {

@@ -163,7 +163,9 @@ static int keep_row(struct sessions *s, struct txn *txn, struct keep_row *keep, 
 static int keep_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct batch *batch = arg;
-	int r = 0;
+	int r = atomic_load(&batch->round->s->lost)
+			? err_set(err, ERR_STORE, "the store was lost, and does not know yet what this host holds")
+			: 0;
 
 	for (struct keep_row *keep = batch->first; r == 0 && keep != batch->after; keep = keep->next)
 		r = keep_row(batch->round->s, txn, keep, err);

@@ -164,6 +164,10 @@ struct session_host {
 	int64_t commands; /* at once; 0 without the role runner */
 };
 int session_hosts(struct sessions *s, struct arena *arena, struct session_host **ret, size_t *ret_count, struct err *err);
+/* Around a loss of the store, by whoever renews it: from before store_renew until session_announce is through, a row that is not there
+ * is no word on a session. Then tells the new store of the sessions that this host holds, and that it is new; *ret_count: how many. */
+void session_set_lost(struct sessions *s, bool lost);
+int session_announce(struct sessions *s, size_t *ret_count, struct err *err);
 /* The operator's word that the store is whole again: orphans are swept from now on (POST /admin/recover). */
 int session_recover(struct sessions *s, struct err *err);
 

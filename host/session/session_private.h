@@ -32,6 +32,7 @@ struct sessions {
 	bool exclusive;
 	unsigned roles;
 	_Atomic unsigned commands; /* see session_set_capacity */
+	_Atomic bool lost;         /* the store is; rows that are missing mean nothing: see session_set_lost */
 	struct pool *provisioners, *workers; /* workers: releases, strays, extensions */
 	pthread_t keeper, gc;
 	bool keeper_runs, gc_runs;
@@ -111,6 +112,7 @@ struct session_hold_private {
 	void *arg;
 	bool told, firing;
 	int64_t provider_expires_ms;
+	char *row; /* what is told to a new store when this one is lost; NULL: it cannot be */
 	struct session_effect effect; /* of the end step */
 	char *strings;
 };

@@ -89,7 +89,7 @@ struct store_ops {
 	/* NULL: the id of the store never changes, and it cannot be lost while it is open. */
 	const char *(*id)(const struct store *store);
 	bool (*lost)(struct store *store);
-	int (*renew)(struct store *store, struct err *err);
+	int (*renew)(struct store *store, bool begin, struct err *err);
 	/* NULL: there is no other process to hear or tell. fn NULL ends it. */
 	int (*listen)(struct store *store, void (*fn)(const char *key, void *arg), void *arg, struct err *err);
 	/* Absent: ret_row->doc NULL and *ret_rev 0. */

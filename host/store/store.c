@@ -83,10 +83,10 @@ bool store_is_lost(struct store *store)
 	return store->ops->lost != NULL && store->ops->lost(store);
 }
 
-int store_renew(struct store *store, struct err *err)
+int store_renew(struct store *store, bool begin, struct err *err)
 {
 	assert(store->magic == STORE_MAGIC);
-	return store->ops->renew != NULL ? store->ops->renew(store, err) : 0;
+	return store->ops->renew != NULL ? store->ops->renew(store, begin, err) : 0;
 }
 
 bool store_is_new(const struct store *store)

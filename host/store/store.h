@@ -134,9 +134,10 @@ bool store_is_exclusive(const struct store *store);
 bool store_healthy(struct store *store, struct err *err);
 /* Another store, or none, stands where this one was: every step is refused (ERR_STORE, "store_lost") until store_renew. */
 bool store_is_lost(struct store *store);
-/* After a loss: takes what stands there now, or begins a new store, whose id is then another one and whose numbers go on above
- * all that were ever given. 0 also when nothing was lost. Whoever calls it puts back what this process knows. */
-int store_renew(struct store *store, struct err *err);
+/* After a loss: takes what stands there now or, with `begin`, begins a new store, whose id is then another one and whose numbers go
+ * on above all that were ever given. 0 also when nothing was lost; ERR_STORE, "store_lost": there is none, and none was to be begun.
+ * Whoever calls it puts back what this process knows. */
+int store_renew(struct store *store, bool begin, struct err *err);
 /* For how long nobody may reclaim, take over or sweep: the store was away or its clock jumped, so what looks dead may only
  * have been unable to say that it lives. 0: go on. */
 int64_t store_hold_ms(struct store *store);

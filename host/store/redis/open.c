@@ -19,7 +19,7 @@
 #define OPEN_TRIES 5 /* of connections that break while the store is being opened */
 
 static void redis_close(struct store *base);
-static int redis_renew(struct store *base, struct err *err);
+static int redis_renew(struct store *base, bool begin, struct err *err);
 
 const char *redis_id_of(const struct redis_store *store)
 {
@@ -76,6 +76,11 @@ static int judge_owner(struct redis_store *store, const redisReply *reply, struc
 {
 	const char *owner, *schema;
 
+	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 0) {
+		err_set(err, ERR_STORE, "there is no state in Redis");
+		err_reason(err, "store_lost");
+		return ERR_STORE;
+	}
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != OPEN_COUNT || reply->element[OPEN_ID]->str == NULL ||
 	    reply->element[OPEN_DEPLOYMENT]->str == NULL || reply->element[OPEN_SCHEMA]->str == NULL ||
 	    reply->element[OPEN_ID]->len != 32)
@@ -107,7 +112,7 @@ static int set_id(struct redis_store *store, const char *text, struct err *err)
 	return 0;
 }
 
-/* candidate: the id of the store if there is none yet; the same one again when the answer was lost. */
+/* candidate: the id of the store if there is none yet; the same one again when the answer was lost; "": none is made. */
 static int open_rows(struct rconn *conn, const char *candidate, struct err *err)
 {
 	struct redis_store *store = conn->store;
@@ -187,7 +192,7 @@ static int open_first(struct redis_store *store, struct err *err)
 }
 
 /* The connection may belong to the former store's last step; whoever comes first makes the new one. */
-static int redis_renew(struct store *base, struct err *err)
+static int redis_renew(struct store *base, bool begin, struct err *err)
 {
 	struct redis_store *store = redis_of(base);
 	struct rconn *conn;
@@ -199,14 +204,21 @@ static int redis_renew(struct store *base, struct err *err)
 	conn = conns_take(store);
 	if (conn == NULL)
 		return err_set(err, ERR_NOMEM, "no memory for the store");
-	ident_random(candidate, "", 32);
+	candidate[0] = '\0';
+	if (begin)
+		ident_random(candidate, "", 32);
 	wire_drop(conn);
 	rc = open_once(conn, candidate, err);
 	if (rc == WIRE_BROKEN)
 		rc = err->code = ERR_STORE;
 	if (rc == 0) {
+		cache_clear(store->cache); /* revisions of another store */
+		guard_outage(store);
 		atomic_store(&store->lost, false);
-		log_warn("the state store was lost and is begun anew", KS("store", redis_id_of(store)));
+		log_warn(strcmp(redis_id_of(store), candidate) == 0
+				 ? "the state store was lost and is begun anew"
+				 : "the state store was lost; another one of the deployment stands there and is taken",
+			 KS("store", redis_id_of(store)));
 	}
 	conns_give(conn);
 	return rc;

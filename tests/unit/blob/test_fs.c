@@ -579,6 +579,25 @@ static void test_a_folder_of_another_store_in_its_place(void **state)
 	assert_int_equal(blob_put_bytes(fixture->blobs, "a", "b", 1, &err), ERR_STORE);
 }
 
+/* The state store was lost under two hosts: the first one marks the folder for the new one, the second one learns it. */
+static void test_adopted(void **state)
+{
+	struct fixture *fixture = *state;
+	struct blob_store *other;
+	struct err err = {0};
+
+	assert_int_equal(blob_open_dir(fixture->root, ID, &other, &err), 0);
+	assert_int_equal(blob_adopt(fixture->blobs, "the-new-one", &err), 0);
+	assert_int_equal(blob_adopt(fixture->blobs, "the-new-one", &err), 0);
+	assert_int_equal(blob_check(fixture->blobs, &err), 0);
+	assert_int_equal(blob_adopt(other, "a-third-one", &err), ERR_CONFIG); /* it is not its own any more */
+	assert_int_equal(blob_adopt(other, "the-new-one", &err), 0);
+	blob_close(other);
+	assert_int_equal(blob_open_dir(fixture->root, ID, &other, &err), ERR_CONFIG);
+	assert_int_equal(blob_open_dir(fixture->root, "the-new-one", &other, &err), 0);
+	blob_close(other);
+}
+
 static void test_threads(void **state)
 {
 	struct fixture *fixture = *state;
@@ -620,6 +639,7 @@ int main(void)
 		TEST(test_a_folder_that_is_removed),
 		TEST(test_a_folder_that_is_copied_back),
 		TEST(test_a_folder_of_another_store_in_its_place),
+		TEST(test_adopted),
 		TEST(test_threads),
 	};
 

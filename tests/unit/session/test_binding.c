@@ -392,6 +392,75 @@ static void a_takeover_waits_for_a_create_that_may_still_be_sent(void **state)
 	}
 }
 
+/* What was not seen for a while may only have been unable to say that it lives. */
+static void after_an_outage_only_what_was_asked_for_goes_on(void **state)
+{
+	struct binding_gc in = {.host = "host-b", .fence = 77, .dead = is_host_a, .hold = true};
+	bool changed = false;
+
+	(void)state;
+	row_provisioning(arena, &b, "op-1");
+	assert_int_equal(binding_gc(&b, T0 + 100000, &rules, &in, &changed), GC_NOTHING);
+	row_make(arena, ROW_BUSY, &b);
+	assert_int_equal(binding_gc(&b, b.ceiling_ms + 1, &rules, &in, &changed), GC_NOTHING);
+	row_make(arena, ROW_IDLE, &b);
+	assert_int_equal(binding_gc(&b, b.lease_until_ms + 1, &rules, &in, &changed), GC_NOTHING);
+	assert_false(changed);
+	row_make(arena, ROW_RELEASING, &b);
+	assert_int_equal(binding_gc(&b, T0 + 100000, &rules, &in, &changed), GC_NOTHING); /* its owner may live */
+	binding_disown(&b);
+	assert_int_equal(binding_gc(&b, T0 + 100000, &rules, &in, &changed), GC_RELEASE);
+}
+
+static struct binding kept_of(const struct binding *from, const char *op_id)
+{
+	const struct ident ident = {"ws", "task"};
+	struct binding kept;
+	struct buf text;
+
+	buf_init(&text, 1 << 20);
+	assert_int_equal(binding_keep(from, op_id, &text), 0);
+	assert_int_equal(binding_decode(arena, &ident, text.ptr, text.len, &kept, NULL), 0);
+	buf_fini(&text);
+	assert_int_equal(kept.op_count, 1);
+	return kept;
+}
+
+/* A lost store's row comes back from those who hold operations in it, and from nobody else. */
+static void a_lost_row_is_put_back_by_its_holders(void **state)
+{
+	struct binding one, two, now;
+
+	(void)state;
+	row_make(arena, ROW_BUSY, &b);
+	one = kept_of(&b, b.ops[0].id);
+	two = one;
+	two.ops = arena_alloc(arena, sizeof(*two.ops));
+	two.ops[0] = one.ops[0];
+	two.ops[0].id = "op-two";
+	row_empty(arena, &now);
+	assert_true(binding_announce(arena, &now, T0 + 5000, &rules, false, &one, one.ops[0].id, "host-a", 500));
+	assert_int_equal(now.state, BINDING_LIVE);
+	assert_string_equal(now.ref, b.ref);
+	assert_int_equal(now.incarnation, b.incarnation);
+	assert_int_equal(now.fence, 500);
+	assert_int_equal(now.op_count, 1);
+	/* Told again, and by another host of another operation. */
+	assert_true(binding_announce(arena, &now, T0 + 5000, &rules, true, &one, one.ops[0].id, "host-a", 501));
+	assert_true(binding_announce(arena, &now, T0 + 6000, &rules, true, &two, "op-two", "host-b", 0));
+	assert_int_equal(now.op_count, 2);
+	assert_int_equal(now.fence, 500);
+	assert_string_equal(binding_find_op(&now, "op-two")->host, "host-b");
+	/* Somebody came for the task first. */
+	now.incarnation++;
+	assert_false(binding_announce(arena, &now, T0 + 7000, &rules, true, &one, one.ops[0].id, "host-a", 502));
+	now.incarnation--;
+	now.ref = "other";
+	assert_false(binding_announce(arena, &now, T0 + 7000, &rules, true, &one, one.ops[0].id, "host-a", 502));
+	row_make(arena, ROW_PROVISIONING, &now);
+	assert_false(binding_announce(arena, &now, T0 + 7000, &rules, true, &one, one.ops[0].id, "host-a", 502));
+}
+
 static int make_arena(void **state)
 {
 	(void)state;
@@ -427,6 +496,8 @@ int main(void)
 		TEST(a_stray_that_turns_out_to_be_the_session_is_none_any_more),
 		TEST(whatever_may_exist_keeps_a_failed_row_from_being_gone),
 		TEST(a_takeover_waits_for_a_create_that_may_still_be_sent),
+		TEST(after_an_outage_only_what_was_asked_for_goes_on),
+		TEST(a_lost_row_is_put_back_by_its_holders),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -364,16 +364,20 @@ static void test_renewed(void **state)
 	add(b, "a");
 	assert_int_equal(store_update(a, next_step, &before, &err), 0);
 	assert_int_equal(store_now(a, &time_before, &err), 0);
-	assert_int_equal(store_renew(a, &err), 0);
+	assert_int_equal(store_renew(a, true, &err), 0);
 	assert_string_equal(store_id(a), id); /* nothing was lost */
 	redis_server_must(&server, "FLUSHALL", "OK");
 	assert_int_equal(try_step(a, add_step, "a", &err), ERR_STORE);
-	assert_int_equal(store_renew(a, &err), 0);
+	assert_int_equal(store_renew(a, false, &err), ERR_STORE); /* there is none to take, and none is begun */
+	assert_string_equal(err.reason, "store_lost");
+	redis_server_must(&server, "EXISTS t:store", "0");
+	assert_true(store_is_lost(a));
+	assert_int_equal(store_renew(a, true, &err), 0);
 	assert_string_not_equal(store_id(a), id);
 	add(a, "a");
 	assert_int_equal(try_step(b, add_step, "a", &err), ERR_STORE);
 	assert_string_equal(err.reason, "store_lost");
-	assert_int_equal(store_renew(b, &err), 0);
+	assert_int_equal(store_renew(b, false, &err), 0);
 	assert_string_equal(store_id(a), store_id(b));
 	add(b, "a"); /* what it knew of the former store does not count */
 	assert_sums(a, 2);

@@ -1,4 +1,4 @@
--- Finds the store or makes it. KEYS[1] is <prefix>:store; id to use for a new store, deployment, schema, stream of requests,
+-- Finds the store or makes it. KEYS[1] is <prefix>:store; id to use for a new store ("": none is made, the answer is empty), deployment, schema, stream of requests,
 -- its group, boot id of the machine, the other streams. Answers id, deployment, schema, the machine's mark, and the common beginning's numbers.
 local store = KEYS[1]
 local P = string.sub(store, 1, -7)
@@ -32,6 +32,9 @@ for _, command in ipairs(commands) do
 	end
 end
 
+if ARGV[1] == '' and redis.call('EXISTS', store) == 0 then
+	return {}
+end
 if redis.call('EXISTS', store) == 0 then
 	-- Numbers and revisions begin at the time: no earlier store of these names has given out any of them.
 	redis.call('HSET', store, 'id', ARGV[1], 'deployment', ARGV[2], 'schema', ARGV[3], 'next', micros, 'rev', micros,
