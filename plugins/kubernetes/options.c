@@ -348,6 +348,7 @@ void kube_close(void *inst)
 		return;
 	watch_stop(k->watch);
 	json_object_put(k->template);
+	sign_key_drop(k->sign_key);
 	execcred_fini(&k->exec);
 	cluster_fini(&k->cluster);
 	free(k->deployment);

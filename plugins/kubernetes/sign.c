@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ed25519 signatures for executors, by libcrypto. The private key is read through the host each time it is needed, so
- * that a replaced file counts at once, and lives as long as one request. Any thread. Never logs a key or a token.
+ * that a replaced file counts at once; only when the text is another one it is decoded again, which costs more than all
+ * the rest of a short request. Any thread. Never logs a key or a token.
  */
 #include "sign.h"
 
@@ -38,6 +39,54 @@ int32_t sign_key_of(const char *pem, size_t len, struct sign_key **ret, struct k
 	return BERTH_OK;
 }
 
+/* The key that was decoded from the same text before; NULL: none was, or there is no memory. */
+static struct sign_key *recall(struct kube *k, const unsigned char digest[32])
+{
+	struct sign_key *key = calloc(1, sizeof(*key));
+
+	pthread_mutex_lock(&k->lock);
+	if (key && k->sign_key && !memcmp(k->sign_digest, digest, sizeof(k->sign_digest)) &&
+	    EVP_PKEY_up_ref(k->sign_key->key) == 1)
+		key->key = k->sign_key->key;
+	pthread_mutex_unlock(&k->lock);
+	if (key && key->key)
+		return key;
+	free(key);
+	return NULL;
+}
+
+static void keep(struct kube *k, const unsigned char digest[32], const struct sign_key *key)
+{
+	struct sign_key *kept = calloc(1, sizeof(*kept)), *before = kept;
+
+	if (kept && EVP_PKEY_up_ref(key->key) == 1) {
+		kept->key = key->key;
+		pthread_mutex_lock(&k->lock);
+		before = k->sign_key;
+		k->sign_key = kept;
+		memcpy(k->sign_digest, digest, sizeof(k->sign_digest));
+		pthread_mutex_unlock(&k->lock);
+	}
+	sign_key_drop(before);
+}
+
+static int32_t decode(struct kube *k, const char *pem, size_t len, struct sign_key **ret, struct kerr *err)
+{
+	unsigned char digest[32];
+	unsigned size;
+	int32_t rc;
+
+	if (EVP_Digest(pem, len, digest, &size, EVP_sha256(), NULL) != 1)
+		return sign_key_of(pem, len, ret, err);
+	*ret = recall(k, digest);
+	if (*ret)
+		return BERTH_OK;
+	rc = sign_key_of(pem, len, ret, err);
+	if (!rc)
+		keep(k, digest, *ret);
+	return rc;
+}
+
 int32_t sign_key_get(struct kube *k, struct sign_key **ret, struct kerr *err)
 {
 	char *pem = malloc(PEM_MAX);
@@ -51,7 +100,7 @@ int32_t sign_key_get(struct kube *k, struct sign_key **ret, struct kerr *err)
 		kerr_set(err, BERTH_INVALID, "signing_key",
 			 "the option signing_key cannot be read: is it set, and at most %d bytes?", PEM_MAX);
 	else
-		rc = sign_key_of(pem, len, ret, err);
+		rc = decode(k, pem, len, ret, err);
 	explicit_bzero(pem, PEM_MAX);
 	free(pem);
 	return rc ? err->code : BERTH_OK;
