@@ -25,6 +25,5 @@
 #define LIMIT_INLINE_OBJECT (32 * LIMIT_KIB) /* outputs up to this are objects inside the state database */
 #define LIMIT_STREAM_WINDOW (256 * LIMIT_KIB) /* bytes in flight of one file transfer */
 #define LIMIT_CALL_ARENA (64 * LIMIT_MIB)     /* what one provider call may emit */
-#define LIMIT_CALL_RESULTS 100000
 
 #endif

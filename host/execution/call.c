@@ -231,10 +231,11 @@ static int on_gap(void *arg, unsigned stream, uint64_t from, uint64_t to)
 	struct stream *s = arg;
 	struct run *run = s->run;
 	const char *name = stream == BERTH_STREAM_STDOUT ? "stdout" : "stderr";
-	struct record_lost range = {.stream = name, .from = (int64_t)from, .to = (int64_t)to};
+	bool known = to != BERTH_SIZE_UNKNOWN;
+	struct record_lost range = {.stream = name, .from = (int64_t)from, .to = known ? (int64_t)to : 0};
 
 	touch(run);
-	spool_gap(run->out, stream, from, to);
+	spool_gap(run->out, stream, from, known ? to : from);
 	if (run->lost_count < RUN_LOST_MAX - 2) {
 		run->lost_ranges[run->lost_count++] = range;
 		return 0;
@@ -439,8 +440,20 @@ int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
 	return rc;
 }
 
+/* Borrows from the run. */
+struct berth_execution call_execution(const struct run *run)
+{
+	return (struct berth_execution){
+		.struct_size = sizeof(struct berth_execution),
+		.attempt = (uint32_t)run->facts.attempt,
+		.id = {run->id, strlen(run->id)},
+		.handle = {run->handle, strlen(run->handle)},
+	};
+}
+
 void call_kill(struct run *run)
 {
+	const struct berth_execution execution = call_execution(run);
 	struct err err = {0};
 	struct call *call;
 
@@ -450,7 +463,7 @@ void call_kill(struct run *run)
 	if (!call)
 		return;
 	call_set_apart(call);
-	if (call_signal(call, &run->hold->session, run->id, (uint32_t)run->facts.attempt, BERTH_SIGNAL_KILL, &err) && err.code != ERR_NOT_FOUND)
+	if (call_signal(call, &run->hold->session, &execution, BERTH_SIGNAL_KILL, &err) && err.code != ERR_NOT_FOUND)
 		log_warn("cannot kill what is left of a command", KS("execution", run->id), KS("error", err.msg));
 	call_free(call);
 }

@@ -310,6 +310,7 @@ enum next take_begin_failed(struct run *run, const struct err *why);
 enum next command_run(struct run *run);
 /* Goes on with a run whose worker is stuck in the provider's call. */
 enum next command_stuck(struct run *run);
+struct berth_execution call_execution(const struct run *run);
 /* What one execute or reattach came to. */
 struct attempt {
 	bool reattach;

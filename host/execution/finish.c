@@ -300,6 +300,7 @@ static void forget_prepare(const struct run *run, bool wanted, struct forget *re
 /* What is left behind goes with the session; a failure only costs room there. */
 static void forget(const struct run *run, struct forget *f)
 {
+	const struct berth_execution execution = call_execution(run);
 	struct err err = {0};
 	struct call *call = NULL;
 
@@ -307,7 +308,7 @@ static void forget(const struct run *run, struct forget *f)
 		call = call_new(f->target, clock_after_ms(FORGET_MS), NULL);
 	if (call)
 		call_set_apart(call);
-	if (call && call_forget(call, &f->kept.session, run->id, (uint32_t)run->facts.attempt, &err) && err.code != ERR_NOT_FOUND)
+	if (call && call_forget(call, &f->kept.session, &execution, &err) && err.code != ERR_NOT_FOUND)
 		log_info("the session did not forget a command", KS("execution", run->id), KS("error", err.msg));
 	call_free(call);
 	call_drop_session(&f->kept);

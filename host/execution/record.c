@@ -108,7 +108,7 @@ static const struct json_field ending_exit[] = {
 static const struct json_field lost_fields[] = {
 	FIELD(record_lost, stream, "stream", JSON_STR, 0),
 	FIELD(record_lost, from, "from", JSON_I64, 0),
-	FIELD(record_lost, to, "to", JSON_I64, 0),
+	FIELD(record_lost, to, "to", JSON_I64, JSON_OMIT),
 	END,
 };
 

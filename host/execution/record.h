@@ -69,7 +69,7 @@ struct record_ending {
 	int64_t signal;
 };
 
-struct record_lost { /* bytes [from, to) of a stream that could not be recovered */
+struct record_lost { /* bytes [from, to) of a stream that could not be recovered; to 0: nobody knows how many */
 	const char *stream;
 	int64_t from, to;
 };

@@ -74,6 +74,7 @@ int args_keep(struct call *call, struct err *err)
 		&args->write.path,
 		&args->write.sha256,
 		&args->execution.id,
+		&args->execution.handle,
 		&args->text,
 		&args->other,
 	};

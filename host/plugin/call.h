@@ -33,6 +33,18 @@ struct call_sink {
 	void *arg;
 };
 
+/* Of this host's ABI; a plugin that says another one broke the contract. */
+static inline bool phase_is_known(uint32_t phase)
+{
+	return phase >= BERTH_PHASE_QUEUED && phase <= BERTH_PHASE_STOPPING;
+}
+
+/* Nothing will run in it any more. */
+static inline bool phase_is_over(uint32_t phase)
+{
+	return phase == BERTH_PHASE_DEAD || phase == BERTH_PHASE_STOPPING;
+}
+
 struct call; /* opaque: the host's side of struct berth_call */
 
 /* deadline_ns on clock_boot_ns. Request id and traceparent are the thread's (core/log.h). */
@@ -82,9 +94,9 @@ int call_execute(struct call *call, const struct berth_session *session, const s
 		 struct err *err);
 int call_reattach(struct call *call, const struct berth_session *session, const struct berth_resume *resume,
 		  struct err *err); /* ERR_NOT_STARTED */
-int call_forget(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+int call_forget(struct call *call, const struct berth_session *session, const struct berth_execution *execution,
 		struct err *err);
-int call_signal(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+int call_signal(struct call *call, const struct berth_session *session, const struct berth_execution *execution,
 		uint32_t signal, struct err *err); /* BERTH_SIGNAL_* */
 int call_file_read(struct call *call, const struct berth_session *session, const char *path, uint64_t offset,
 		   uint64_t length, struct err *err);

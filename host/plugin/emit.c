@@ -9,9 +9,6 @@
 #include "core/limits.h"
 
 #define STRUCT_SIZE_MAX 65536u
-#define CURSOR_MAX 4096u
-#define TOKEN_MAX 4096u
-#define INTENT_MAX 64u
 
 struct call *call_of(struct berth_call *abi)
 {
@@ -103,8 +100,8 @@ static bool grow(struct call *call, void **array, size_t *room, size_t count, si
 	size_t wanted = *room ? *room * 2 : 16;
 	void *grown;
 
-	if (count >= LIMIT_CALL_RESULTS) {
-		call_violate(call, "emitted more than %d results", LIMIT_CALL_RESULTS);
+	if (count >= BERTH_RESULTS_MAX) {
+		call_violate(call, "emitted more than %u results", BERTH_RESULTS_MAX);
 		return false;
 	}
 	if (count < *room)
@@ -155,9 +152,9 @@ static bool session_fits(struct call *call, const struct berth_session_info *inf
 		call_violate(call, "passed a session without ref");
 		return false;
 	}
-	if (info->phase < BERTH_PHASE_QUEUED || info->phase > BERTH_PHASE_DEAD ||
-	    info->isolation > BERTH_ISOLATION_MICROVM) {
-		call_violate(call, "passed a session with phase %u and isolation %u", info->phase, info->isolation);
+	if (!phase_is_known(info->phase) || !isolation_word(info->isolation) || info->reserved) {
+		call_violate(call, "passed a session with phase %u, isolation %u, reserved %u", info->phase,
+			     info->isolation, info->reserved);
 		return false;
 	}
 	if (info->created_ms < 0 || info->expires_ms < 0) {
@@ -166,8 +163,8 @@ static bool session_fits(struct call *call, const struct berth_session_info *inf
 	}
 	return call_text_fits(call, "a ref", info->ref, BERTH_REF_MAX, false) &&
 	       call_text_fits(call, "a state", info->state, BERTH_STATE_MAX, true) &&
-	       call_text_fits(call, "an intent", info->intent, INTENT_MAX, false) &&
-	       call_text_fits(call, "a boot id", info->boot_id, BERTH_REF_MAX, false) &&
+	       call_text_fits(call, "an intent", info->intent, BERTH_INTENT_MAX, false) &&
+	       call_text_fits(call, "a boot id", info->boot_id, BERTH_BOOT_ID_MAX, false) &&
 	       call_text_fits(call, "a root", info->root, BERTH_PATH_MAX, false) &&
 	       call_text_fits(call, "a reason", info->dead_reason, BERTH_REASON_MAX, false) &&
 	       identity_fits(call, info);
@@ -249,14 +246,14 @@ int32_t emit_cursor(struct berth_call *abi, const struct berth_str *cursor)
 {
 	struct call *call = call_of(abi);
 
-	return call ? keep_one(abi, SAY_CURSOR, "cursor", cursor, CURSOR_MAX, &call->cursor) : BERTH_INTERNAL;
+	return call ? keep_one(abi, SAY_CURSOR, "cursor", cursor, BERTH_CURSOR_MAX, &call->cursor) : BERTH_INTERNAL;
 }
 
 int32_t emit_token(struct berth_call *abi, const struct berth_str *token)
 {
 	struct call *call = call_of(abi);
 
-	return call ? keep_one(abi, SAY_TOKEN, "token", token, TOKEN_MAX, &call->token) : BERTH_INTERNAL;
+	return call ? keep_one(abi, SAY_TOKEN, "token", token, BERTH_TOKEN_MAX, &call->token) : BERTH_INTERNAL;
 }
 
 int32_t emit_expiry(struct berth_call *abi, int64_t effective_ms)
@@ -265,8 +262,8 @@ int32_t emit_expiry(struct berth_call *abi, int64_t effective_ms)
 
 	if (!call)
 		return refused(abi);
-	if (effective_ms < 0) {
-		call_violate(call, "passed a negative expiry");
+	if (effective_ms <= 0) {
+		call_violate(call, "passed an expiry that is no time");
 		return BERTH_INTERNAL;
 	}
 	call->expiry_ms = effective_ms;
@@ -281,7 +278,7 @@ static bool ending_fits(struct call *call, const struct berth_ending *ending)
 		return false;
 	}
 	if ((ending->kind == BERTH_ENDING_EXIT && (ending->exit_code < 0 || ending->exit_code > 255)) ||
-	    (ending->kind == BERTH_ENDING_SIGNAL && (ending->signal < 1 || ending->signal > 64)) ||
+	    (ending->kind == BERTH_ENDING_SIGNAL && (ending->signal < 0 || ending->signal > 64)) ||
 	    ending->duration_ms < 0) {
 		call_violate(call, "passed an ending with exit code %d, signal %d", ending->exit_code, ending->signal);
 		return false;
@@ -335,8 +332,9 @@ int32_t emit_file(struct berth_call *abi, const struct berth_file_info *info)
 
 	if (!call || !take_struct(call, &copy, sizeof(copy), info, "a file") || !path_fits(call, copy.path))
 		return refused(abi);
-	if (copy.kind < BERTH_FILE_REGULAR || copy.kind > BERTH_FILE_OTHER || copy.mode > 07777) {
-		call_violate(call, "passed a file of kind %u, mode %o", copy.kind, copy.mode);
+	if (copy.kind < BERTH_FILE_REGULAR || copy.kind > BERTH_FILE_OTHER || copy.mode > 07777 || copy.reserved) {
+		call_violate(call, "passed a file of kind %u, mode %o, reserved %u", copy.kind, copy.mode,
+			     copy.reserved);
 		return BERTH_INTERNAL;
 	}
 	copy.struct_size = sizeof(copy);
@@ -362,8 +360,9 @@ int32_t emit_change(struct berth_call *abi, const struct berth_change *change)
 
 	if (!call || !take_struct(call, &copy, sizeof(copy), change, "a change") || !path_fits(call, copy.path))
 		return refused(abi);
-	if (copy.kind > BERTH_FILE_OTHER || copy.mode > 07777) {
-		call_violate(call, "passed a change of kind %u, mode %o", copy.kind, copy.mode);
+	if (copy.kind > BERTH_FILE_OTHER || copy.mode > 07777 || copy.reserved) {
+		call_violate(call, "passed a change of kind %u, mode %o, reserved %u", copy.kind, copy.mode,
+			     copy.reserved);
 		return BERTH_INTERNAL;
 	}
 	copy.struct_size = sizeof(copy);

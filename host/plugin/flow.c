@@ -35,7 +35,7 @@ void flow_progress(struct berth_call *abi, uint32_t phase, const char *text)
 
 	if (!call)
 		return;
-	if (phase < BERTH_PHASE_QUEUED || phase > BERTH_PHASE_DEAD)
+	if (!phase_is_known(phase))
 		call_violate(call, "passed progress with phase %u", phase);
 	else if (call_text_fits(call, "a progress text", words, BERTH_TEXT_MAX, false) && call->sink.progress &&
 		 call_sink_enter(call)) {

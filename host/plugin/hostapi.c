@@ -43,7 +43,7 @@ static void log_key(char ret[LOG_KEY_MAX + 1], struct berth_str name)
 }
 
 static void host_log(struct berth_target *abi_target, struct berth_call *abi_call, uint32_t level,
-		     struct berth_str *text, const struct berth_pair *pairs, size_t count)
+		     const struct berth_str *text, const struct berth_pair *pairs, size_t count)
 {
 	static const enum log_level levels[] = {LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR};
 	struct log_field fields[LOG_PAIRS_MAX + 4] = {0};

@@ -172,25 +172,19 @@ int call_reattach(struct call *call, const struct berth_session *session, const 
 	return go(call, OP_REATTACH, run_reattach, err);
 }
 
-static struct berth_execution execution(const char *id, uint32_t attempt)
-{
-	return (struct berth_execution){
-		.struct_size = sizeof(struct berth_execution), .attempt = attempt, .id = str(id)};
-}
-
-int call_forget(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+int call_forget(struct call *call, const struct berth_session *session, const struct berth_execution *execution,
 		struct err *err)
 {
-	args_at(call, session)->execution = execution(execution_id, attempt);
+	args_at(call, session)->execution = *execution;
 	return go(call, OP_FORGET, run_forget, err);
 }
 
-int call_signal(struct call *call, const struct berth_session *session, const char *execution_id, uint32_t attempt,
+int call_signal(struct call *call, const struct berth_session *session, const struct berth_execution *execution,
 		uint32_t signal, struct err *err)
 {
 	struct call_args *args = args_at(call, session);
 
-	args->execution = execution(execution_id, attempt);
+	args->execution = *execution;
 	args->flags = signal;
 	return go(call, OP_SEND_SIGNAL, run_send_signal, err);
 }

@@ -223,6 +223,7 @@ static struct job *make_job(struct target *target, struct plugin *plugin, const 
 	job->plugin = plugin;
 	job->call = call_new(target, clock_after_ms(limit_ms), NULL);
 	job->info.struct_size = sizeof(job->info);
+	job->info.capabilities = plugin->desc.capabilities;
 	job->args = (struct berth_open_args){
 	    .struct_size = sizeof(job->args),
 	    .target = (struct berth_target *)(void *)target,
@@ -248,34 +249,55 @@ static void free_job(struct job *job)
 	free(job);
 }
 
-static const char *const isolation_words[] = {"", "none", "container", "gvisor", "microvm"};
+static const struct {
+	uint32_t level;
+	const char *word;
+} isolations[] = {
+	{BERTH_ISOLATION_UNSET, ""},
+	{BERTH_ISOLATION_NONE, "none"},
+	{BERTH_ISOLATION_CONTAINER, "container"},
+	{BERTH_ISOLATION_GVISOR, "gvisor"},
+	{BERTH_ISOLATION_MICROVM, "microvm"},
+};
 
+const char *isolation_word(uint32_t level)
+{
+	for (size_t i = 0; i < sizeof(isolations) / sizeof(isolations[0]); i++) {
+		if (isolations[i].level == level)
+			return isolations[i].word;
+	}
+	return NULL;
+}
+
+/* The configuration has checked the word. */
 static uint32_t isolation_of(const char *word)
 {
-	uint32_t level = BERTH_ISOLATION_MICROVM;
-
-	while (level && strcmp(isolation_words[level], word))
-		level--;
-	return level;
+	for (size_t i = 0; i < sizeof(isolations) / sizeof(isolations[0]); i++) {
+		if (strcmp(isolations[i].word, word) == 0)
+			return isolations[i].level;
+	}
+	return BERTH_ISOLATION_UNSET;
 }
 
 static int take_info(struct target *target, const struct plugin *plugin, const struct berth_instance_info *info,
 		     struct err *err)
 {
-	uint64_t capabilities = info->capabilities ? info->capabilities : plugin->desc.capabilities;
+	uint64_t capabilities = info->capabilities & BERTH_CAP_ALL; /* of a later minor: not known here */
 	uint32_t wanted = isolation_of(target->conf->isolation);
 
 	if (capabilities & ~plugin->desc.capabilities)
 		return err_set(err, ERR_CONFIG, "target %s: expected capabilities within %#llx, got %#llx from open",
 			       target->conf->name, (unsigned long long)plugin->desc.capabilities,
 			       (unsigned long long)capabilities);
-	if (info->create_settle_ms < 0 || info->isolation > BERTH_ISOLATION_MICROVM)
-		return err_set(err, ERR_CONFIG, "target %s: got settle time %lld and isolation %u from open",
-			       target->conf->name, (long long)info->create_settle_ms, info->isolation);
+	if (info->create_settle_ms < 0 || !isolation_word(info->isolation) || info->reserved || info->reserved2)
+		return err_set(err, ERR_CONFIG,
+			       "target %s: got settle time %lld, isolation %u and reserved %u, %u from open",
+			       target->conf->name, (long long)info->create_settle_ms, info->isolation, info->reserved,
+			       info->reserved2);
 	if (info->isolation < wanted)
 		return err_set(err, ERR_CONFIG, "target %s: expected isolation %s, its provider gives %s",
-			       target->conf->name, isolation_words[wanted],
-			       info->isolation ? isolation_words[info->isolation] : "none it names");
+			       target->conf->name, isolation_word(wanted),
+			       info->isolation ? isolation_word(info->isolation) : "none it names");
 	if ((capabilities & BERTH_CAP_NATIVE_POOL) && target->conf->warm)
 		return err_set(err, ERR_CONFIG,
 			       "target %s: expected warm 0, its provider keeps warm sessions itself, got %lld",

@@ -19,10 +19,13 @@ struct target { /* plugins see it only as a struct berth_target pointer */
 	void *inst;
 	uint64_t capabilities; /* effective */
 	int64_t create_settle_ms;
-	uint32_t isolation;        /* strongest it gives */
+	uint32_t isolation;        /* its sessions have at least this */
 	uint32_t isolation_wanted; /* from the target's file */
 	struct target_state *state; /* counters, bulkhead, health; private to plugin/ */
 };
+
+/* Of a BERTH_ISOLATION_* level, as configuration and rows have it; NULL: this host knows no such level. */
+const char *isolation_word(uint32_t level);
 
 struct registry {
 	struct target **targets;

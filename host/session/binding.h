@@ -164,6 +164,12 @@ bool binding_op_moved(const struct binding *b, const char *op_id, const char *ho
 /* As renew, and this host becomes the one that renews it (after the former holder died). */
 bool binding_resume(struct binding *b, int64_t now, const struct binding_rules *r, const char *op_id, const char *host);
 bool binding_renew_owner(struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence, const char *host);
+/* An expiry as a provider tells it (BERTH_EXPIRES_NEVER), as rows keep it: 0 = none. */
+static inline int64_t binding_expiry(int64_t told_ms)
+{
+	return told_ms == INT64_MAX ? 0 : told_ms;
+}
+
 struct binding_session { /* what a provider told */
 	const char *ref, *sealed_state, *boot_id, *root, *isolation;
 	int64_t created_ms, provider_expires_ms;

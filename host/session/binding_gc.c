@@ -280,7 +280,7 @@ static void take_found(struct binding *b, int64_t now, const struct binding_foun
 	b->root = session->root;
 	b->isolation = session->isolation;
 	b->created_ms = session->created_ms;
-	b->provider_expires_ms = session->provider_expires_ms;
+	b->provider_expires_ms = binding_expiry(session->provider_expires_ms);
 	b->teardown_ms = 0;
 }
 

@@ -107,7 +107,8 @@ static int take_session(struct arena *a, struct binding *b, const struct binding
 	    (s->isolation && *s->isolation && keep(a, &b->isolation, s->isolation)))
 		return no_memory(err);
 	b->created_ms = s->created_ms ? s->created_ms : b->created_ms;
-	b->provider_expires_ms = s->provider_expires_ms ? s->provider_expires_ms : b->provider_expires_ms;
+	if (s->provider_expires_ms)
+		b->provider_expires_ms = binding_expiry(s->provider_expires_ms);
 	return 0;
 }
 
@@ -286,7 +287,7 @@ void binding_extended(struct binding *b, const struct binding_rules *r, int64_t 
 {
 	if (b->state != BINDING_LIVE || effective_ms <= 0)
 		return;
-	b->provider_expires_ms = effective_ms;
+	b->provider_expires_ms = binding_expiry(effective_ms);
 	if (effective_ms >= asked_ms)
 		return;
 	b->ceiling_ms = binding_max(binding_min(b->ceiling_ms, effective_ms - r->expiry_margin_ms), 1);

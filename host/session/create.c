@@ -129,5 +129,5 @@ bool create_is_transient(int code)
 
 bool create_is_dead(int code, const struct made *made)
 {
-	return code == ERR_SESSION_GONE || code == ERR_NOT_FOUND || (code == 0 && made->phase == BERTH_PHASE_DEAD);
+	return code == ERR_SESSION_GONE || code == ERR_NOT_FOUND || (code == 0 && phase_is_over(made->phase));
 }

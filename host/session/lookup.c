@@ -41,19 +41,6 @@ int made_copy(struct arena *arena, const struct berth_session_info *info, struct
 	return 0;
 }
 
-static const char *isolation_word(uint32_t isolation)
-{
-	static const char *const words[] = {
-		[BERTH_ISOLATION_UNSET] = "",
-		[BERTH_ISOLATION_NONE] = "none",
-		[BERTH_ISOLATION_CONTAINER] = "container",
-		[BERTH_ISOLATION_GVISOR] = "gvisor",
-		[BERTH_ISOLATION_MICROVM] = "microvm",
-	};
-
-	return isolation <= BERTH_ISOLATION_MICROVM ? words[isolation] : "";
-}
-
 int made_seal(struct job *job, const struct made *made, struct binding_session *ret, struct err *err)
 {
 	char *box = NULL;
@@ -90,7 +77,7 @@ bool lookup_superseded(const struct binding *row, const char *intent)
 
 static bool usable(const struct made *made, const struct binding *row, bool ours)
 {
-	if (made->phase == BERTH_PHASE_DEAD || lookup_superseded(row, made->intent))
+	if (phase_is_over(made->phase) || lookup_superseded(row, made->intent))
 		return false;
 	return !ours || strcmp(made->intent, row->intent) == 0;
 }

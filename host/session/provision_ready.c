@@ -39,7 +39,7 @@ static void on_progress(void *arg, unsigned phase, const char *text)
 	static const char *const words[] = {
 		[BERTH_PHASE_QUEUED] = "queued",   [BERTH_PHASE_UNSCHEDULABLE] = "unschedulable",
 		[BERTH_PHASE_PULLING] = "pulling", [BERTH_PHASE_STARTING] = "starting",
-		[BERTH_PHASE_READY] = "ready",
+		[BERTH_PHASE_READY] = "ready",	   [BERTH_PHASE_PAUSED] = "paused",
 	};
 	struct provision *p = arg;
 	struct phase change = {p->job, "starting"};

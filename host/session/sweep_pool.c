@@ -143,7 +143,7 @@ static int recover_step(struct txn *txn, void *arg, struct err *err)
 		entry.root = session->root;
 		entry.isolation = session->isolation;
 		entry.created_ms = session->created_ms;
-		entry.expires_ms = session->provider_expires_ms;
+		entry.expires_ms = binding_expiry(session->provider_expires_ms);
 	}
 	entry.owner = recover->job->s->config.host_id;
 	recover->resumed = true;
@@ -183,7 +183,7 @@ static bool is_gone(struct job *job, const struct warm_entry *entry, const struc
 	struct made made;
 	int r;
 
-	if (listed && listed->phase != BERTH_PHASE_DEAD)
+	if (listed && !phase_is_over(listed->phase))
 		return false;
 	if (warm_open(job, entry, &made, &err))
 		return false;

@@ -122,7 +122,7 @@ static int copy_session(struct txn *txn, struct warm_entry *entry, const struct 
 	entry->root = arena_strdup(a, session->root);
 	entry->isolation = arena_strdup(a, session->isolation);
 	entry->created_ms = session->created_ms;
-	entry->expires_ms = session->provider_expires_ms;
+	entry->expires_ms = binding_expiry(session->provider_expires_ms);
 	if (!entry->ref || !entry->sealed_state || !entry->boot_id || !entry->root || !entry->isolation)
 		return err_set(err, ERR_NOMEM, "no memory is left for a warm session");
 	return 0;

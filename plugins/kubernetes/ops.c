@@ -260,8 +260,11 @@ static int32_t op_send_signal(void *inst, struct berth_call *call, const struct 
 	struct kerr err = {0};
 	struct session session;
 	char *id;
-	int32_t rc = take_command(from, &execution->id, &session, &id, &err);
+	int32_t rc;
 
+	if (signal != BERTH_SIGNAL_TERM && signal != BERTH_SIGNAL_KILL)
+		return BERTH_UNSUPPORTED;
+	rc = take_command(from, &execution->id, &session, &id, &err);
 	if (!rc)
 		rc = exec_signal(k, call, &session, id, execution->attempt, signal == BERTH_SIGNAL_KILL ? "KILL" : "TERM", &err);
 	free(id);
@@ -342,8 +345,11 @@ static int32_t op_file_stat(void *inst, struct berth_call *call, const struct be
 static int32_t op_file_list(void *inst, struct berth_call *call, const struct berth_session *from,
 			    const struct berth_str *path, uint32_t flags)
 {
-	struct json_object *arguments = with_path("path", path);
+	struct json_object *arguments;
 
+	if (flags & ~BERTH_LIST_RECURSIVE)
+		return BERTH_UNSUPPORTED;
+	arguments = with_path("path", path);
 	json_object_object_add(arguments, "recursive", json_object_new_boolean((flags & BERTH_LIST_RECURSIVE) != 0));
 	return ask(inst, call, from, "/v1/file/list", arguments);
 }
@@ -351,8 +357,11 @@ static int32_t op_file_list(void *inst, struct berth_call *call, const struct be
 static int32_t op_file_remove(void *inst, struct berth_call *call, const struct berth_session *from,
 			      const struct berth_str *path, uint32_t flags)
 {
-	struct json_object *arguments = with_path("path", path);
+	struct json_object *arguments;
 
+	if (flags & ~BERTH_REMOVE_RECURSIVE)
+		return BERTH_UNSUPPORTED;
+	arguments = with_path("path", path);
 	json_object_object_add(arguments, "recursive", json_object_new_boolean((flags & BERTH_REMOVE_RECURSIVE) != 0));
 	return ask(inst, call, from, "/v1/file/remove", arguments);
 }

@@ -17,6 +17,11 @@ bool session_expired(const struct session *s)
 	return s->expires_ms && text_now_ms() >= s->expires_ms;
 }
 
+int64_t session_expiry(const struct session *s)
+{
+	return s->expires_ms ? s->expires_ms : BERTH_EXPIRES_NEVER;
+}
+
 bool session_rebooted(const struct mock *m, const struct session *s)
 {
 	return strcmp(m->store.boot, s->boot);
@@ -41,7 +46,7 @@ void session_info(const struct mock *m, const struct session *s, char root[SESSI
 	    .intent = text_str(s->intent),
 	    .boot_id = text_str(s->boot),
 	    .created_ms = s->created_ms,
-	    .expires_ms = s->expires_ms,
+	    .expires_ms = session_expiry(s),
 	    .isolation = BERTH_ISOLATION_NONE,
 	    .memory_bytes = m->limits.memory_max,
 	};

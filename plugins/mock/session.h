@@ -8,6 +8,7 @@
 #include "mock.h"
 
 bool session_expired(const struct session *s);
+int64_t session_expiry(const struct session *s); /* as the ABI tells it */
 bool session_rebooted(const struct mock *m, const struct session *s);
 
 /* A report that borrows its strings from m, s and root (filled here). */

@@ -361,7 +361,7 @@ static int32_t renew(struct opcall *oc, int64_t until_ms)
 		err = store_save(&oc->m->store, fd, &oc->s);
 	}
 	let_go(oc, fd);
-	return err ? opcall_fail_errno(oc, err, oc->ref) : shim_host.emit_expiry(oc->call, oc->s.expires_ms);
+	return err ? opcall_fail_errno(oc, err, oc->ref) : shim_host.emit_expiry(oc->call, session_expiry(&oc->s));
 }
 
 int32_t mock_renew(void *inst, struct berth_call *call, const struct berth_session *session, int64_t until_ms)

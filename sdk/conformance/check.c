@@ -84,6 +84,15 @@ void *check_alloc(struct check *check, size_t size)
 	return own(check, size)->data;
 }
 
+const struct berth_execution *check_execution(struct check *check, const char *id, uint32_t attempt)
+{
+	struct berth_execution *execution = check_alloc(check, sizeof(*execution));
+
+	*execution = (struct berth_execution){
+		.struct_size = sizeof(*execution), .attempt = attempt, .id = {.ptr = id, .len = strlen(id)}};
+	return execution;
+}
+
 char *check_printf(struct check *check, const char *fmt, ...)
 {
 	va_list ap, again;

@@ -121,6 +121,7 @@ void check_skip(struct check *check, const char *fmt, ...) __attribute__((format
 bool check_failed(struct check *check);
 void *check_alloc(struct check *check, size_t size); /* zeroed */
 char *check_printf(struct check *check, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const struct berth_execution *check_execution(struct check *check, const char *id, uint32_t attempt);
 struct buf *check_buf(struct check *check);
 /* A new call, for one operation after the other. */
 struct call *check_call(struct check *check);

@@ -209,6 +209,8 @@ const struct rule rules[] = {
 	{"signal.kill", CAP(SIGNAL), C, "KILL ends the whole tree and is reported as signal 9 or as cancelled.",
 	 rule_signal_kill},
 	{"signal.none", CAP(SIGNAL), C, "Signalling a command that does not run answers NOT_FOUND.", rule_signal_none},
+	{"signal.unknown", CAP(SIGNAL), CF,
+	 "A signal of a later ABI is UNSUPPORTED and does nothing to the command.", rule_signal_unknown},
 	{"renew.grows", CAP(RENEW), 0, "renew never moves the expiry back, and answers what inspect reports.",
 	 rule_renew},
 

@@ -129,6 +129,7 @@ void rule_forget_running(struct check *check);
 void rule_signal_term(struct check *check);
 void rule_signal_kill(struct check *check);
 void rule_signal_none(struct check *check);
+void rule_signal_unknown(struct check *check);
 void rule_renew(struct check *check);
 
 /* rules_honest.c */

@@ -26,7 +26,7 @@ static int try_capability(struct check *check, struct session *session, uint64_t
 	case BERTH_CAP_REATTACH:
 		return call_reattach(call, &session->abi, &resume, err);
 	case BERTH_CAP_SIGNAL:
-		return call_signal(call, &session->abi, "never", 1, BERTH_SIGNAL_TERM, err);
+		return call_signal(call, &session->abi, check_execution(check, "never", 1), BERTH_SIGNAL_TERM, err);
 	case BERTH_CAP_BULK:
 		return call_export(call, &session->abi, &path, 1, err);
 	case BERTH_CAP_CHANGES:
@@ -123,7 +123,7 @@ static void cycle(struct check *check, struct session *session)
 
 		run_do(run);
 		if (check->kit->capabilities & BERTH_CAP_REATTACH)
-			call_forget(check_call(&inner), &session->abi, run->id, run->command.attempt, &err);
+			call_forget(check_call(&inner), &session->abi, check_execution(&inner, run->id, run->command.attempt), &err);
 	}
 	if (!(opt->without & NEED_FILES)) {
 		file_put(&inner, session, "leak/file", 0644, "x", 1, &err);

@@ -12,7 +12,7 @@ static void must_agree(struct check *check, const struct session *session, const
 	     session->workspace, session->task);
 	MUST(check, str_is(info->intent, session->intent), "%s reports the intent \"%.40s\" instead of %s", where,
 	     info->intent.ptr, session->intent);
-	MUST(check, info->phase != BERTH_PHASE_DEAD, "%s reports a living session as dead", where);
+	MUST(check, !phase_is_over(info->phase), "%s reports a living session as dead", where);
 }
 
 static void find_must(struct check *check, const struct session *session, size_t times)
@@ -310,7 +310,7 @@ void rule_nothing_left(struct check *check)
 		MUST(check, !call_list(call, cursor, &err), "list " OK_RC(err));
 		infos = call_sessions(call, &count);
 		for (size_t i = 0; i < count; i++)
-			MUST(check, infos[i].phase == BERTH_PHASE_DEAD, "session %s of task \"%s\" is left",
+			MUST(check, phase_is_over(infos[i].phase), "session %s of task \"%s\" is left",
 			     infos[i].ref.ptr, infos[i].task_id.ptr);
 		cursor = call_cursor(call);
 	} while (cursor);

@@ -40,7 +40,7 @@ static int look_inspect(const struct scene *scene, struct call *call, bool *ret_
 	int rc = call_inspect(call, &scene->session->abi, err);
 	const struct berth_session_info *info = rc ? NULL : session_among(call, scene->session->ref, NULL);
 
-	*ret_absent = means_gone(rc) || (info && info->phase == BERTH_PHASE_DEAD);
+	*ret_absent = means_gone(rc) || (info && phase_is_over(info->phase));
 	return rc;
 }
 

@@ -238,7 +238,7 @@ void rule_forget(struct check *check)
 	run_do(run);
 	MUST(check, run_exited(run, 0), "the command ended with %s", run_ending_word(run));
 	for (int i = 0; i < 2; i++)
-		MUST(check, !call_forget(check_call(check), &session->abi, run->id, run->command.attempt, &err), "forget number %d " OK_FMT,
+		MUST(check, !call_forget(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt), &err), "forget number %d " OK_FMT,
 		     i + 1, OK_ARGS(err));
 	for (uint32_t attempt = 1; attempt <= 2; attempt++) {
 		late = late_execute(check, session, run->id, attempt, dir);
@@ -246,7 +246,7 @@ void rule_forget(struct check *check)
 		     run_ending_word(late));
 	}
 	MUST(check, run_count_lines(check, session, dir) == 1, "after forget the command ran again");
-	MUST(check, !call_forget(check_call(check), &session->abi, check_printf(check, "never-%s", run->id), 1, &err),
+	MUST(check, !call_forget(check_call(check), &session->abi, check_execution(check, check_printf(check, "never-%s", run->id), 1), &err),
 	     "forget of an id that never was " OK_RC(err));
 }
 
@@ -260,7 +260,7 @@ void rule_forget_running(struct check *check)
 
 	if (!first)
 		return;
-	rc = call_forget(check_call(check), &session->abi, first->id, first->command.attempt, &err);
+	rc = call_forget(check_call(check), &session->abi, check_execution(check, first->id, first->command.attempt), &err);
 	MUST(check, !rc || rc == ERR_CONFLICT, "forget of a running command " OK_RC(err));
 	if (!run_shell(check, session, check_printf(check, ": >%s.go", dir)))
 		return;
@@ -295,7 +295,7 @@ void rule_signal_term(struct check *check)
 			dir, dir, dir));
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
-	MUST(check, !call_signal(check_call(check), &session->abi, run->id, run->command.attempt, BERTH_SIGNAL_TERM, &err),
+	MUST(check, !call_signal(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt), BERTH_SIGNAL_TERM, &err),
 	     "send_signal " OK_RC(err));
 	MUST(check, run_wait(run, 10000), "the command does not end though it was sent TERM");
 	MUST(check, run_wait_output(run, "told", 0), "TERM did not reach the command, which ended with %s",
@@ -318,13 +318,36 @@ void rule_signal_kill(struct check *check)
 	run->command.timeout_ms = kit_ms(check->kit, 10000);
 	run_start(run);
 	MUST(check, run_wait_output(run, "ready", 10000), "the command did not begin");
-	MUST(check, !call_signal(check_call(check), &session->abi, run->id, run->command.attempt, BERTH_SIGNAL_KILL, &err),
+	MUST(check, !call_signal(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt), BERTH_SIGNAL_KILL, &err),
 	     "send_signal " OK_RC(err));
 	MUST(check, run_wait(run, 10000), "the command does not end though it was killed");
 	MUST(check,
 	     is_cancelled(run) || (!run->rc && run->ending.kind == BERTH_ENDING_SIGNAL && run->ending.signal == 9),
 	     "a killed command is reported as %s", run_ending_word(run));
 	tree_gone(check, session, dir);
+}
+
+/* One that no minor will name soon. */
+#define SIGNAL_UNKNOWN 9999u
+
+void rule_signal_unknown(struct check *check)
+{
+	struct session *session = session_shared(check);
+	const char *dir = file_dir(check);
+	struct run *run = session ? two_halves(check, session, dir) : NULL;
+	struct err err = {0};
+	int rc;
+
+	if (!run)
+		return;
+	rc = call_signal(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt),
+			 SIGNAL_UNKNOWN, &err);
+	MUST(check, rc == ERR_UNSUPPORTED, "an unknown signal answers %s", err_name(rc));
+	if (!run_shell(check, session, check_printf(check, ": >%s.go", dir)))
+		return;
+	MUST(check, run_wait(run, 15000) && run_exited(run, 6), "a command after an unknown signal ended with %s",
+	     run_ending_word(run));
+	must_hold(check, run, 0, "early\nlate\n");
 }
 
 void rule_signal_none(struct check *check)
@@ -341,10 +364,10 @@ void rule_signal_none(struct check *check)
 	run_do(run);
 	/* Who ran the command may take a moment longer than the command. */
 	do
-		rc = call_signal(check_call(check), &session->abi, run->id, run->command.attempt, BERTH_SIGNAL_TERM, &err);
+		rc = call_signal(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt), BERTH_SIGNAL_TERM, &err);
 	while (!rc && clock_boot_ns() < until);
 	MUST(check, rc == ERR_NOT_FOUND, "send_signal to a command that ended answers %s", err_name(rc));
-	rc = call_signal(check_call(check), &session->abi, "never-was", 1, BERTH_SIGNAL_KILL, &err);
+	rc = call_signal(check_call(check), &session->abi, check_execution(check, "never-was", 1), BERTH_SIGNAL_KILL, &err);
 	MUST(check, rc == ERR_NOT_FOUND, "send_signal to a command that never was answers %s", err_name(rc));
 }
 

@@ -231,7 +231,7 @@ bool session_wait_gone(struct check *check, struct session *session)
 		int rc = call_inspect(call, &session->abi, &err);
 
 		infos = call_sessions(call, &count);
-		if (rc == ERR_NOT_FOUND || (!rc && count == 1 && infos[0].phase == BERTH_PHASE_DEAD))
+		if (rc == ERR_NOT_FOUND || (!rc && count == 1 && phase_is_over(infos[0].phase)))
 			return true;
 		if (rc && !err.retryable) {
 			check_fail(check, "inspect of a released session " OK_RC(err));

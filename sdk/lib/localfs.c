@@ -266,6 +266,8 @@ int32_t berth_localfs_list(const struct berth_host *host, struct berth_call *cal
 	int32_t code;
 	int rc = localfs_path_copy(path, name);
 
+	if (flags & ~BERTH_LIST_RECURSIVE)
+		return BERTH_UNSUPPORTED;
 	if (rc == 0)
 		rc = beneath_open(fs->root_fd, name, O_RDONLY | O_DIRECTORY, 0, 0);
 	if (rc < 0)
@@ -282,8 +284,11 @@ int32_t berth_localfs_remove(const struct berth_host *host, struct berth_call *c
 {
 	struct localfs_op op = {host, call, fs};
 	struct localfs_at at;
-	int rc = localfs_at_open(&op, &at, path, false);
+	int rc;
 
+	if (flags & ~BERTH_REMOVE_RECURSIVE)
+		return BERTH_UNSUPPORTED;
+	rc = localfs_at_open(&op, &at, path, false);
 	if (rc == -ENOTDIR)
 		rc = -ENOENT;
 	if (rc == 0 && strcmp(at.name, ".") == 0)

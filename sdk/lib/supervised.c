@@ -228,7 +228,7 @@ int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call,
 	if (rc == 0)
 		rc = sup_started_read(op.id_fd, &started);
 	if (signal != BERTH_SIGNAL_TERM && signal != BERTH_SIGNAL_KILL)
-		code = localfs_fail(host, call, BERTH_INVALID, "signal", "only TERM and KILL are known");
+		code = localfs_fail(host, call, BERTH_UNSUPPORTED, "signal", "only TERM and KILL are known");
 	else if (rc < 0)
 		code = localfs_fail_errno(host, call, rc, "find the command");
 	else

@@ -103,7 +103,7 @@ def test_layout_whole(work, args):
 def alone(compiler, language, standard):
     def test(work, args):
         need(compiler)
-        for name in PUBLIC + ["localfs.h", "supervised.h"]:
+        for name in PUBLIC + ["localfs.h", "spawn.h", "supervised.h"]:
             source = work / f"alone-{compiler}-{standard}-{name}.{'c' if language == 'c' else 'cc'}"
             source.write_text(f"#include <berth/{name}>\n#include <berth/{name}>\nint main(void);\nint main(void) {{ return 0; }}\n")
             must_run(compiler, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{HEADERS}", source)
@@ -175,7 +175,7 @@ def test_baseline(work, args):
 
 BREAKS = {
     "a field is wider": ("types.h", "uint32_t survivors;", "uint64_t survivors;"),
-    "two fields are swapped": ("types.h", "int32_t exit_code;  /* with EXIT */\n\tint32_t signal;", "int32_t signal;\n\tint32_t exit_code;"),
+    "two fields are swapped": ("types.h", "int32_t exit_code;  /* with EXIT: 0..255 */\n\tint32_t signal;", "int32_t signal;\n\tint32_t exit_code;"),
     "an operation is gone": ("provider.h", "int32_t (*check)(void *inst, struct berth_call *call);", ""),
     "an operation has another argument": ("provider.h", "struct berth_call *call, const struct berth_session *session, int64_t until_ms);",
                                           "struct berth_call *call, const struct berth_session *session, int32_t until_ms);"),
@@ -208,8 +208,7 @@ def test_journal(work, args):
     must([entry[1] for entry in entries] == sorted(entry[1] for entry in entries), "the journal's dates do not grow")
     recorded = re.search(r"soname='berth-abi-(\d+\.\d+)'", BASELINE.read_text())
     must(recorded and recorded[1] == entries[-1][0], f"the baseline is of {recorded and recorded[1]}, the journal of {entries[-1][0]}")
-    must(("**open**" in (FROZEN / "README.md").read_text()) == (is_open() or entries[0][2].startswith("open") and len(entries) == 1),
-         "journal and frozen plugin disagree whether 1.0 is open")
+    must(not is_open() or version() != (1, 0), "1.0 is frozen")
 
 
 # ---- old plugins ----
@@ -240,8 +239,8 @@ def code_of(path):
 def test_frozen_headers(work, args):
     for name in PUBLIC:
         now, then = code_of(HEADERS / "berth" / name), code_of(FROZEN / "include/berth" / name)
-        if is_open():
-            must(now == then, f"{name} changed while 1.0 is open: run tests/abi/run.py --record")
+        if version() == (1, 0):
+            must(now == then, f"{name} is not as it was frozen: what is appended raises the minor number")
     must(version(FROZEN / "include") == (1, 0), "the frozen headers are not of 1.0")
 
 

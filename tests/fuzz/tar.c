@@ -27,7 +27,7 @@ struct berth_call {
 	char reason[BERTH_REASON_MAX + 1];
 };
 
-static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, struct berth_str *text,
+static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
 		     const struct berth_pair *pairs, size_t count)
 {
 	(void)target, (void)call, (void)level, (void)text, (void)pairs, (void)count;

@@ -10,6 +10,10 @@
 
 #include <berth/host.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct berth_localfs {
 	uint32_t struct_size;
 	int32_t root_fd; /* O_PATH or O_RDONLY directory; owned by the caller */
@@ -40,5 +44,9 @@ int32_t berth_localfs_mark(const struct berth_host *host, struct berth_call *cal
 			   int marks_fd, size_t *ret_unnamed);
 int32_t berth_localfs_changes(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
 			      int marks_fd, const struct berth_str *token, size_t *ret_unnamed);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

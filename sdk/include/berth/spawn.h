@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Runs argv[0] (looked up in PATH when it has no slash) in a process group of its own with exactly `env`, standard
  * input empty and standard error dropped, and takes at most cap bytes of what it prints. At deadline_ns
  * (CLOCK_BOOTTIME) the group is killed. Any thread; changes nothing of the process.
@@ -14,5 +18,9 @@
  * BERTH_INVALID: it printed more than cap bytes. BERTH_UNAVAILABLE: no descriptor or process left. */
 int32_t berth_spawn_read(char *const argv[], char *const env[], int64_t deadline_ns, void *buf, size_t cap,
 			 size_t *ret_len, int32_t *ret_status);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

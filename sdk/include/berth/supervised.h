@@ -21,6 +21,10 @@
 
 #include <berth/host.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct berth_sup {
 	uint32_t struct_size;
 	uint32_t reserved;
@@ -51,7 +55,7 @@ int32_t berth_sup_execute(const struct berth_host *host, struct berth_call *call
 int32_t berth_sup_reattach(const struct berth_host *host, struct berth_call *call, const struct berth_sup *sup,
 			   const struct berth_resume *resume);
 
-/* TERM or KILL to the whole tree through the supervisor. NOT_FOUND: not running. */
+/* TERM or KILL to the whole tree through the supervisor; others are UNSUPPORTED. NOT_FOUND: not running. */
 int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call, const struct berth_sup *sup,
 			 const struct berth_str *execution_id, uint32_t signal);
 
@@ -62,5 +66,9 @@ int32_t berth_sup_forget(const struct berth_host *host, struct berth_call *call,
 /* Kills every process that any supervisor of this run directory still holds, kept descendants included, and waits
  * until they are gone or deadline_ns (CLOCK_BOOTTIME) passes: TIMEOUT. For release. */
 int32_t berth_sup_kill_all(const struct berth_sup *sup, int64_t deadline_ns);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

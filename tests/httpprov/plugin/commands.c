@@ -302,6 +302,8 @@ int32_t prov_send_signal(void *inst, struct berth_call *call, const struct berth
 	struct job job = {.p = inst, .call = call, .session = session, .id = execution->id};
 	struct ask ask;
 
+	if (signal != BERTH_SIGNAL_TERM && signal != BERTH_SIGNAL_KILL)
+		return BERTH_UNSUPPORTED;
 	begin_ask(&ask, &job, "POST", "/signal");
 	ask_query(&ask, "signal", wire_str(signal == BERTH_SIGNAL_KILL ? "KILL" : "TERM"));
 	ask.again = true;

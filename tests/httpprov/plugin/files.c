@@ -132,6 +132,8 @@ int32_t prov_file_list(void *inst, struct berth_call *call, const struct berth_s
 {
 	struct ask ask;
 
+	if (flags & ~BERTH_LIST_RECURSIVE)
+		return BERTH_UNSUPPORTED;
 	begin(&ask, inst, call, "GET", session, "/files/list");
 	ask_query(&ask, "path", *path);
 	ask_query_number(&ask, "recursive", flags & BERTH_LIST_RECURSIVE ? 1 : 0);
@@ -143,6 +145,8 @@ int32_t prov_file_remove(void *inst, struct berth_call *call, const struct berth
 {
 	struct ask ask;
 
+	if (flags & ~BERTH_REMOVE_RECURSIVE)
+		return BERTH_UNSUPPORTED;
 	begin(&ask, inst, call, "DELETE", session, "/files/content");
 	ask_query(&ask, "path", *path);
 	ask_query_number(&ask, "recursive", flags & BERTH_REMOVE_RECURSIVE ? 1 : 0);

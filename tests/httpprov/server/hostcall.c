@@ -30,7 +30,7 @@ void hostcall_fini(struct hostcall *hc)
 	json_object_put(hc->extra);
 }
 
-static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, struct berth_str *text,
+static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
 		     const struct berth_pair *pairs, size_t count)
 {
 	(void)target;

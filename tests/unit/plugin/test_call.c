@@ -293,14 +293,15 @@ static void services(void **state)
 
 static void unsupported(void **state)
 {
+	const struct berth_execution execution = {.struct_size = sizeof(execution), .attempt = 1, .id = {"e", 1}};
 	struct berth_session at = session("x");
 	struct call *call = new_call(NULL);
 	struct err err = {0};
 
 	(void)state;
 	assert_int_equal(call_renew(call, &at, 1, &err), ERR_UNSUPPORTED);
-	assert_int_equal(call_forget(call, &at, "e", 1, &err), ERR_UNSUPPORTED);
-	assert_int_equal(call_signal(call, &at, "e", 1, BERTH_SIGNAL_KILL, &err), ERR_UNSUPPORTED);
+	assert_int_equal(call_forget(call, &at, &execution, &err), ERR_UNSUPPORTED);
+	assert_int_equal(call_signal(call, &at, &execution, BERTH_SIGNAL_KILL, &err), ERR_UNSUPPORTED);
 	assert_int_equal(call_mark(call, &at, &err), ERR_UNSUPPORTED);
 	assert_int_equal(call_import(call, &at, ".", &err), ERR_UNSUPPORTED);
 	assert_int_equal(call_assign(call, &at, "w", "t", &err), ERR_UNSUPPORTED);

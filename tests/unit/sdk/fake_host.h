@@ -72,7 +72,7 @@ static inline int64_t fake_now_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-static void fake_log(struct berth_target *target, struct berth_call *call, uint32_t level, struct berth_str *text,
+static void fake_log(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
 		     const struct berth_pair *pairs, size_t count)
 {
 	(void)target, (void)call, (void)level, (void)text, (void)pairs, (void)count;

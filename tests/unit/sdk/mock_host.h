@@ -89,7 +89,7 @@ static inline void mock_copy(char *dst, size_t cap, struct berth_str src)
 	dst[len] = '\0';
 }
 
-static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, struct berth_str *text,
+static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
 		     const struct berth_pair *pairs, size_t count)
 {
 	size_t used = strlen(mock_log);

@@ -215,7 +215,7 @@ static void test_no_expiry_unless_asked(void **state)
 	assert_int_equal(code_of(&rig, ref, rig.ops->inspect), BERTH_OK);
 	call->expiry_ms = -1;
 	assert_int_equal(rig.ops->renew(rig.inst, call, &session, unix_ms() + 1000), BERTH_OK);
-	assert_int_equal(call->expiry_ms, 0);
+	assert_int_equal(call->expiry_ms, BERTH_EXPIRES_NEVER);
 	rig_stop(&rig);
 	call_drop(call);
 }

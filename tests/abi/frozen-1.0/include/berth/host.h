@@ -25,7 +25,7 @@ struct berth_call_info {
 	uint32_t struct_size;
 	uint32_t reserved;
 	int64_t deadline_ns; /* CLOCK_BOOTTIME */
-	struct berth_str request_id;
+	struct berth_str request_id;  /* these live until the operation returns */
 	struct berth_str traceparent; /* W3C trace context, or empty */
 };
 
@@ -43,9 +43,10 @@ struct berth_http_request {
 	/* A body of unknown or large size: fill buf with up to cap bytes, set *ret_len (0 = end). */
 	int32_t (*read)(void *ctx, void *buf, size_t cap, size_t *ret_len);
 	uint64_t body_size; /* with read: the length, or BERTH_SIZE_UNKNOWN */
-	/* Response bytes, on the calling thread, with back-pressure. Other than OK ends the exchange. */
+	/* Response bytes, on the calling thread, with back-pressure. Another code than OK ends the exchange, which then
+	 * returns that code. A callback may call other services, but not http. */
 	int32_t (*write)(void *ctx, const void *ptr, size_t len);
-	/* Response head, before the first byte; may be NULL. */
+	/* Response head, before the first byte; may be NULL. The pairs live until it returns. */
 	int32_t (*head)(void *ctx, uint32_t status, const struct berth_pair *headers, size_t count);
 	void *ctx;
 	struct berth_str unix_socket;
@@ -57,7 +58,7 @@ struct berth_http_request {
 	int64_t connect_timeout_ms; /* name, connection and TLS; 0 = 10 s */
 	int64_t idle_timeout_ms;    /* no byte moved; 0 = 60 s, with HTTP_LONG none */
 	int64_t total_timeout_ms;   /* 0 = the call's deadline, which it never passes */
-	uint64_t response_max;      /* bytes of body taken; more ends the exchange as INVALID; 0 = 64 MiB */
+	uint64_t response_max;      /* bytes of body taken; more ends the exchange as INVALID; 0 = 64 MiB, UINT64_MAX = any */
 };
 #define BERTH_HTTP_LONG UINT32_C(1)         /* expected to wait: runs on the sharded loops */
 #define BERTH_HTTP_TLS_INSECURE UINT32_C(2) /* only when an option of the operator says so */
@@ -75,16 +76,16 @@ struct berth_host {
 	uint16_t abi_major;
 	uint16_t abi_minor;
 
-	/* Writes one log line that names the target and, with a call, its request id. `call` may be NULL.
+	/* Writes one log line that names the target and, with a call, its request id. Both may be NULL.
 	 * Secrets must not be passed. */
-	void (*log)(struct berth_target *target, struct berth_call *call, uint32_t level, struct berth_str *text,
+	void (*log)(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
 		    const struct berth_pair *pairs, size_t count);
 
 	/* Fills *ret_info (its struct_size set by the caller). */
 	void (*info)(struct berth_call *call, struct berth_call_info *ret_info);
 
 	/* Explains the code the operation is about to return, and returns that code: a short stable `reason` word
-	 * (image_pull, evicted, …; at most BERTH_REASON_MAX), whether the same call may work later, and when
+	 * (image_pull, evicted, …; [a-z0-9_], at most BERTH_REASON_MAX), whether the same call may work later, and when
 	 * (0 = not known). `text` goes to the log and the record's error field only. */
 	int32_t (*fail)(struct berth_call *call, int32_t code, const char *reason, uint32_t retryable,
 			int64_t retry_after_ms, const char *text);
@@ -96,7 +97,7 @@ struct berth_host {
 	int32_t (*emit_file)(struct berth_call *call, const struct berth_file_info *info);
 	int32_t (*emit_change)(struct berth_call *call, const struct berth_change *change);
 	int32_t (*emit_token)(struct berth_call *call, const struct berth_str *token);     /* mark */
-	int32_t (*emit_expiry)(struct berth_call *call, int64_t effective_ms);             /* renew */
+	int32_t (*emit_expiry)(struct berth_call *call, int64_t effective_ms); /* renew: Unix ms or BERTH_EXPIRES_NEVER */
 
 	/* provision: the provider acknowledged the session. It is stored durably before this returns; from then on
 	 * only the host deletes it. */
@@ -105,7 +106,8 @@ struct berth_host {
 	void (*progress)(struct berth_call *call, uint32_t phase, const char *text);
 	/* execute: the command has a handle that may help a reattach. Stored before this returns. */
 	int32_t (*started)(struct berth_call *call, const struct berth_str *handle);
-	/* execute, reattach: bytes [from, to) of a stream cannot be recovered. */
+	/* execute, reattach: bytes [from, to) of a stream cannot be recovered. `from` is where the stream stands, and it goes
+	 * on at `to`; with BERTH_SIZE_UNKNOWN as `to` nobody knows how many, and it goes on at `from`. */
 	int32_t (*gap)(struct berth_call *call, uint32_t stream, uint64_t from, uint64_t to);
 	/* Output and file bytes, in order. Other than OK: stop and return that code. */
 	int32_t (*sink_write)(struct berth_call *call, uint32_t stream, const void *ptr, size_t len);
@@ -136,14 +138,15 @@ struct berth_host {
 	/* Fills buf with random bytes from the system's generator; never fails. */
 	void (*random)(void *buf, size_t len);
 	/* Copies a secret option's current value (re-read from its file); *ret_len is its length. INVALID when cap is
-	 * too small, NOT_FOUND when the option is not set or not declared secret. Wipe buf after use. */
+	 * too small, NOT_FOUND when the option is not set or not declared secret, UNAVAILABLE when its source cannot be
+	 * read; *ret_len is 0 then. Wipe buf after use. */
 	int32_t (*secret)(struct berth_target *target, const char *option, char *buf, size_t cap, size_t *ret_len);
 	/* Adds to a metric of the descriptor's table. */
 	void (*counter)(struct berth_target *target, uint32_t index, uint64_t add);
 	void (*histogram)(struct berth_target *target, uint32_t index, double value);
 	/* A hint that sessions of this target changed; the host looks again soon. */
 	void (*changed)(struct berth_target *target);
-	/* Accounted memory; optional. free takes NULL. */
+	/* Accounted memory; optional. NULL when there is none; free takes NULL. */
 	void *(*alloc)(size_t size);
 	void (*free)(void *ptr);
 };

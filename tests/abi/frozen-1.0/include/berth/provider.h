@@ -2,9 +2,9 @@
 /*
  * What a provider plugin implements: one shared object, one provider kind, one exported function.
  *
- * Threads: init and fini run on the main thread; open and close of one target are serial. The other operations
- * run concurrently on one instance when BERTH_CAP_THREADSAFE is set, else the host serialises them. Threads of
- * the host have 256 KiB of stack.
+ * Threads: init and fini run on the main thread, and before that once in a child process that only tries the plugin;
+ * open and close of one target are serial. The other operations run concurrently on one instance when
+ * BERTH_CAP_THREADSAFE is set, else the host serialises them, per instance. Threads of the host have 256 KiB of stack.
  * Blocking: every operation blocks and returns by its deadline (host->info) and soon after a cancel.
  * Ownership: what is passed in is borrowed until return; results go out through host->emit_*.
  * A plugin must not: fork or exec outside the SDK's helper, exit, abort, install signal handlers or atexit
@@ -40,7 +40,7 @@ struct berth_option_value {
 	uint32_t struct_size;
 	uint32_t type;
 	const char *key;
-	uint32_t is_set; /* 0: neither given nor defaulted */
+	uint32_t is_set; /* 0: neither given nor defaulted. Of a secret only this is told */
 	uint32_t reserved;
 	int64_t integer; /* INTEGER, BOOLEAN (0 or 1), DURATION (ms), SIZE (bytes) */
 	double number;   /* FLOAT */
@@ -70,19 +70,26 @@ struct berth_open_args {
 	size_t option_count;
 };
 
-/* Out of open(); zeroed and sized by the host. */
+/* Out of open(); sized by the host, and zero but for capabilities. */
 struct berth_instance_info {
 	uint32_t struct_size;
 	uint32_t reserved;
-	uint64_t capabilities;     /* effective; a subset of the descriptor's; 0 = all of them */
+	uint64_t capabilities;     /* effective; the host presets the descriptor's, open may take some away */
 	int64_t create_settle_ms;  /* how long after a lost create one may still appear; 0 = names are deterministic */
-	uint32_t isolation;        /* the strongest level this target gives */
+	uint32_t isolation;        /* the level that every session of this target has at least */
 	uint32_t reserved2;
 };
 
 #define BERTH_REMOVE_RECURSIVE UINT32_C(1)
 #define BERTH_LIST_RECURSIVE UINT32_C(1)
 
+/*
+ * What an operation may return, besides OK: INVALID, CAPACITY, QUOTA, RATE_LIMITED, UNAUTHENTICATED, FORBIDDEN,
+ * UNAVAILABLE, TIMEOUT, UNSUPPORTED, UNKNOWN, STORAGE_FULL, INTERNAL; CANCELLED once it was told to stop. With a session
+ * also NOT_FOUND and SESSION_LOST. Those that change something there (assign, execute, forget, send_signal, file_write,
+ * file_remove, file_move, import_tar, renew) and provision also CONFLICT, reattach NOT_STARTED. Results are emitted as each
+ * comment says. Anything else is a violation: the call fails as INTERNAL, and the plugin is named.
+ */
 struct berth_ops {
 	uint32_t struct_size;
 	uint32_t reserved;
@@ -101,11 +108,12 @@ struct berth_ops {
 	/* Emits the sessions of this deployment, a page per call; cursor empty = first page; emit_cursor when more
 	 * follow. Complete or an error. */
 	int32_t (*list)(void *inst, struct berth_call *call, const struct berth_str *cursor);
-	/* Creates one session tagged with deployment, identity (none when warm) and intent; returns once the provider
+	/* May tell progress(). Creates one session tagged with deployment, identity (none when warm) and intent; returns once the provider
 	 * acknowledged it. MUST call host->created before anything else can fail. MUST NOT repeat the create: an outcome
 	 * that is not known is UNKNOWN. "Exists already" is CONFLICT. */
 	int32_t (*provision)(void *inst, struct berth_call *call, const struct berth_spec *spec);
-	/* Blocks until the session's executor answers, then emits its info. CAPACITY: cannot be scheduled now, the session
+	/* Blocks until the session's executor answers, telling progress(), then emits its info. A paused session is resumed.
+	 * CAPACITY: cannot be scheduled now, the session
 	 * stays. INVALID: image or configuration, named by reason. SESSION_LOST: it died. */
 	int32_t (*await_ready)(void *inst, struct berth_call *call, const struct berth_session *session);
 	/* Tags a warm session with its task (ASSIGN_TAGS); emits the new info. */
@@ -116,36 +124,43 @@ struct berth_ops {
 
 	/* Runs one command to its end: started() as soon as a handle exists, bytes through sink_write, then exactly one
 	 * emit_ending and OK. An outcome that is not known is an ending of kind UNKNOWN or a code, never an invented exit.
-	 * Codes INVALID and STORAGE_FULL: refused before anything ran. CONFLICT: this id has started, or this attempt is
-	 * poisoned. */
+	 * Codes INVALID and STORAGE_FULL: refused before anything ran. CONFLICT: this id has started (with IDEMPOTENT_EXEC a
+	 * repetition of the running attempt may follow it instead), or this attempt is poisoned. */
 	int32_t (*execute)(void *inst, struct berth_call *call, const struct berth_session *session,
 			   const struct berth_command *command);
-	/* Goes on with a command that was started, running or ended, from the offsets (REATTACH). NOT_STARTED only after
-	 * every attempt up to resume->attempt is poisoned in the session. */
+	/* Goes on with a command that was started, running or ended, from the offsets (REATTACH): may tell started() anew, bytes
+	 * and exactly one ending as execute. NOT_STARTED only after every attempt up to resume->attempt is poisoned in the
+	 * session. A session that knows a later attempt: UNKNOWN, reason "stale_attempt". */
 	int32_t (*reattach)(void *inst, struct berth_call *call, const struct berth_session *session,
 			    const struct berth_resume *resume);
 	/* Drops output, script and environment of an ended command; idempotent. The mark that it started stays until the
 	 * session ends (REATTACH). */
 	int32_t (*forget)(void *inst, struct berth_call *call, const struct berth_session *session,
 			  const struct berth_execution *execution);
-	/* Signals the command's whole tree: BERTH_SIGNAL_* (SIGNAL). NOT_FOUND when it is not running. */
+	/* Signals the command's whole tree: BERTH_SIGNAL_* (SIGNAL). NOT_FOUND when it is not running; UNSUPPORTED for a signal
+	 * that the plugin does not know. */
 	int32_t (*send_signal)(void *inst, struct berth_call *call, const struct berth_session *session,
 			       const struct berth_execution *execution, uint32_t signal);
 
-	/* Files beneath the session's root. Paths are checked by the host (relative, canonical); the plugin MUST resolve
+	/* Files beneath the session's root; flags that the plugin does not know are UNSUPPORTED. Paths are checked by the host (relative, canonical); the plugin MUST resolve
 	 * them beneath the root so that no symlink escapes (INVALID, reason "path_escapes"). */
+	/* Bytes through sink_write as STREAM_DATA, from offset on, `length` of them or BERTH_SIZE_UNKNOWN = to the end; OK without
+	 * bytes past the end. */
 	int32_t (*file_read)(void *inst, struct berth_call *call, const struct berth_session *session,
 			     const struct berth_str *path, uint64_t offset, uint64_t length);
 	/* Source to a temporary name, verify, mode, rename. Makes missing parent directories. */
 	int32_t (*file_write)(void *inst, struct berth_call *call, const struct berth_session *session,
 			      const struct berth_file_write *write);
+	/* Emits exactly one file, not following a symlink. */
 	int32_t (*file_stat)(void *inst, struct berth_call *call, const struct berth_session *session,
 			     const struct berth_str *path);
 	/* Emits entries below path ("." = root), not following symlinks, in no order. */
 	int32_t (*file_list)(void *inst, struct berth_call *call, const struct berth_session *session,
 			     const struct berth_str *path, uint32_t flags);
+	/* A folder with something in it needs BERTH_REMOVE_RECURSIVE: CONFLICT, reason "not_empty". */
 	int32_t (*file_remove)(void *inst, struct berth_call *call, const struct berth_session *session,
 			       const struct berth_str *path, uint32_t flags);
+	/* Replaces a file at `to`, as rename does. Makes missing parent directories. */
 	int32_t (*file_move)(void *inst, struct berth_call *call, const struct berth_session *session,
 			     const struct berth_str *from, const struct berth_str *to);
 

@@ -3,9 +3,10 @@
  * The data that crosses the provider ABI.
  *
  * Every struct starts with `struct_size`, set (and the rest zeroed) by whoever allocates the struct; a reader
- * uses the smaller of that and its own size, and takes a zero in a later field as "absent". Strings are
- * pointer and length, need not end in NUL, and hold UTF-8 unless a field says bytes. Everything a call passes
- * in is borrowed until the call returns.
+ * uses the smaller of that and its own size, and takes a zero in a later field as "absent". What is named
+ * `reserved` is 0; the host refuses a writer that puts something else there. A struct berth_str is pointer and
+ * length, need not end in NUL, may be NULL when its length is 0, and holds UTF-8 unless a field says bytes; a
+ * `const char *` ends in NUL. Everything a call passes in is borrowed until the call returns.
  */
 #ifndef BERTH_TYPES_H
 #define BERTH_TYPES_H
@@ -29,7 +30,7 @@ struct berth_pair {
 #define BERTH_INVALID INT32_C(1)          /* the request, image or configuration can never work */
 #define BERTH_NOT_FOUND INT32_C(2)        /* certainly absent; never used for "could not look" */
 #define BERTH_NOT_STARTED INT32_C(3)      /* reattach only: poisoned, no attempt up to this one will ever start */
-#define BERTH_CONFLICT INT32_C(4)         /* exists already, or another writer won */
+#define BERTH_CONFLICT INT32_C(4)         /* exists already, or another writer or a later attempt won */
 #define BERTH_CAPACITY INT32_C(5)         /* cannot be scheduled now */
 #define BERTH_QUOTA INT32_C(6)            /* a limit of the account or namespace */
 #define BERTH_RATE_LIMITED INT32_C(7)     /* slow down; see retry_after_ms of fail() */
@@ -43,7 +44,7 @@ struct berth_pair {
 #define BERTH_UNKNOWN INT32_C(15)         /* the outcome is not known; it may have happened */
 #define BERTH_STORAGE_FULL INT32_C(16)    /* no room left in the session */
 #define BERTH_INTERNAL INT32_C(17)        /* a defect of the plugin */
-#define BERTH_CODE_MAX INT32_C(17)
+#define BERTH_CODE_MAX INT32_C(17) /* grows with the minor number */
 
 /* Capabilities. A descriptor declares the most its kind can do; open() may report a subset for one target. */
 #define BERTH_CAP_THREADSAFE (UINT64_C(1) << 0)      /* ops run concurrently on one instance */
@@ -55,22 +56,26 @@ struct berth_pair {
 #define BERTH_CAP_ASSIGN_TAGS (UINT64_C(1) << 6)     /* assign */
 #define BERTH_CAP_NATIVE_POOL (UINT64_C(1) << 7)     /* warm compute is taken inside provision */
 #define BERTH_CAP_IDEMPOTENT_EXEC (UINT64_C(1) << 8) /* a repeated execute of one id and attempt starts nothing new */
-#define BERTH_CAP_ALL ((UINT64_C(1) << 9) - 1)
+#define BERTH_CAP_ALL ((UINT64_C(1) << 9) - 1) /* grows with the minor number: never declare it */
 
-/* Where a session stands. */
+/* Where a session stands. QUEUED to STARTING: await_ready waits. PAUSED: alive, runs nothing; await_ready resumes it.
+ * STOPPING: certainly on its way to DEAD; the host reuses neither. */
 #define BERTH_PHASE_QUEUED UINT32_C(1)
 #define BERTH_PHASE_UNSCHEDULABLE UINT32_C(2)
 #define BERTH_PHASE_PULLING UINT32_C(3)
 #define BERTH_PHASE_STARTING UINT32_C(4)
 #define BERTH_PHASE_READY UINT32_C(5)
 #define BERTH_PHASE_DEAD UINT32_C(6)
+#define BERTH_PHASE_PAUSED UINT32_C(7)
+#define BERTH_PHASE_STOPPING UINT32_C(8)
 
-/* Isolation, weakest first; an observed level below the wanted one refuses the session. */
+/* Isolation, weakest first; an observed level below the wanted one refuses the session. The numbers between are for
+ * levels that a later minor may name. */
 #define BERTH_ISOLATION_UNSET UINT32_C(0)
-#define BERTH_ISOLATION_NONE UINT32_C(1)
-#define BERTH_ISOLATION_CONTAINER UINT32_C(2)
-#define BERTH_ISOLATION_GVISOR UINT32_C(3)
-#define BERTH_ISOLATION_MICROVM UINT32_C(4)
+#define BERTH_ISOLATION_NONE UINT32_C(10)
+#define BERTH_ISOLATION_CONTAINER UINT32_C(20)
+#define BERTH_ISOLATION_GVISOR UINT32_C(30)
+#define BERTH_ISOLATION_MICROVM UINT32_C(40)
 
 /* What is asked of a running call (host->cancel_state). */
 #define BERTH_CANCEL_NONE UINT32_C(0)
@@ -106,13 +111,22 @@ struct berth_pair {
 /* A size or length that is not known, or "to the end". */
 #define BERTH_SIZE_UNKNOWN UINT64_MAX
 
-/* Limits of strings a plugin emits; longer ones make the call fail as INTERNAL. */
+/* Of an expiry: the provider never ends the session by itself. */
+#define BERTH_EXPIRES_NEVER INT64_MAX
+
+/* Limits of strings a plugin emits; longer ones make the call fail as INTERNAL. Files and changes with longer paths are
+ * left out by the plugin: who works in the session must not be able to break a listing. */
 #define BERTH_REF_MAX 256u
 #define BERTH_STATE_MAX 4096u
 #define BERTH_HANDLE_MAX 1024u
 #define BERTH_REASON_MAX 31u
 #define BERTH_TEXT_MAX 1024u
 #define BERTH_PATH_MAX 1024u
+#define BERTH_CURSOR_MAX 4096u
+#define BERTH_TOKEN_MAX 4096u
+#define BERTH_INTENT_MAX 64u
+#define BERTH_BOOT_ID_MAX 256u
+#define BERTH_RESULTS_MAX 100000u /* sessions, files or changes of one call */
 
 /* The pair that names a task. Each part: first [A-Za-z0-9], then [A-Za-z0-9._-], at most 128 bytes. */
 struct berth_identity {
@@ -122,7 +136,9 @@ struct berth_identity {
 	struct berth_str task_id;
 };
 
-/* What to provision. */
+/* What to provision. What cannot be given is refused before anything is created: INVALID, reason "isolation", "image",
+ * "region", "resources" or "internet". internet_allowed 0 is a promise to the operator: a provider that cannot enforce it,
+ * by itself or by what an option of the operator vouches for, refuses it. */
 struct berth_spec {
 	uint32_t struct_size;
 	uint32_t isolation; /* wanted, BERTH_ISOLATION_*; UNSET = whatever the provider gives */
@@ -153,7 +169,8 @@ struct berth_session {
 	struct berth_str boot_id;
 };
 
-/* A session as the plugin reports it. */
+/* A session as the plugin reports it. Empty or 0 = not told: the host keeps what it knows. Always told: ref and phase, and
+ * identity and intent where the session has them; with READY also root. */
 struct berth_session_info {
 	uint32_t struct_size;
 	uint32_t phase;
@@ -165,11 +182,11 @@ struct berth_session_info {
 	struct berth_str boot_id;     /* changes when files or processes were lost */
 	struct berth_str root;        /* absolute path of the workspace root inside the session */
 	struct berth_str dead_reason; /* with PHASE_DEAD: oom, evicted, preempted, expired, deleted, … */
-	int64_t created_ms;           /* Unix ms; 0 = not known */
-	int64_t expires_ms;           /* provider-side expiry; 0 = none */
+	int64_t created_ms;           /* Unix ms */
+	int64_t expires_ms;           /* provider-side expiry, Unix ms or BERTH_EXPIRES_NEVER */
 	uint32_t isolation;           /* observed */
 	uint32_t reserved;
-	uint64_t cpu_millis;
+	uint64_t cpu_millis; /* observed, as the next two */
 	uint64_t memory_bytes;
 	uint64_t disk_bytes;
 };
@@ -186,7 +203,7 @@ struct berth_command {
 	uint32_t has_stdin; /* 1: standard input is read with source_read; 0: end of file at once */
 	uint32_t keep_descendants;
 	int64_t timeout_ms; /* > 0; enforced inside the session */
-	uint64_t stdout_max; /* bytes kept; the rest is drained and counted as dropped */
+	uint64_t stdout_max; /* bytes kept, 0 = none; the rest is drained and counted as dropped */
 	uint64_t stderr_max;
 };
 
@@ -196,6 +213,7 @@ struct berth_execution {
 	uint32_t struct_size;
 	uint32_t attempt; /* from 1 */
 	struct berth_str id;
+	struct berth_str handle; /* as in berth_resume */
 };
 
 /* Where a reattach goes on: bytes of each stream that the host already holds durably. */
@@ -211,11 +229,11 @@ struct berth_resume {
 struct berth_ending {
 	uint32_t struct_size;
 	uint32_t kind;      /* BERTH_ENDING_* */
-	int32_t exit_code;  /* with EXIT */
-	int32_t signal;     /* with SIGNAL: the number on Linux */
-	uint32_t survivors; /* processes left when the leader ended */
+	int32_t exit_code;  /* with EXIT: 0..255 */
+	int32_t signal;     /* with SIGNAL: the number on Linux, 1..64; 0 = not known */
+	uint32_t survivors; /* processes left when the leader ended; 0 = none, or not known: see quiescent */
 	uint32_t quiescent; /* BERTH_QUIESCENT_*: NO, or YES only when proven */
-	int64_t duration_ms;
+	int64_t duration_ms; /* 0 = not known, or less than 1 */
 	uint64_t stdout_dropped; /* bytes past the limit */
 	uint64_t stderr_dropped;
 	struct berth_str reason; /* a short stable word, or empty */
