@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The directory store: <root>/store-id names the state database it belongs to, <root>/objects holds the objects under
- * their keys, <root>/.staging what is being written. This file opens, checks and closes it; entered by the thread that
+ * their keys, <root>/.staging what is being written (fs_stage.c). This file opens, checks and closes it; entered by the thread that
  * starts and stops the daemon, the check by any. It must never adopt a folder with somebody else's files in it.
  */
 #include "blob/fs.h"
@@ -31,6 +31,8 @@ static void fs_close(struct blob_store *blobs)
 		close(store->objects_fd);
 	if (store->staging_fd >= 0)
 		close(store->staging_fd);
+	if (store->staging != NULL)
+		fs_stage_close(store);
 	lock_fini(&store->lock);
 	free(store->root);
 	free(store->id);
@@ -186,11 +188,13 @@ static struct fs_store *fs_new(const char *root, const char *id)
 		return NULL;
 	store->base.magic = BLOB_MAGIC;
 	store->base.ops = &fs_ops;
-	store->objects_fd = store->staging_fd = -1;
+	store->objects_fd = store->staging_fd = store->lock_fd = -1;
 	lock_init(&store->lock, LOCK_BLOB);
 	store->root = strdup(root);
 	store->id = strdup(id);
-	if (store->root == NULL || store->id == NULL || asprintf(&store->staging, "%s/" FS_STAGING, root) < 0) {
+	snprintf(store->stage, sizeof(store->stage), FS_STAGING "/");
+	ident_random(store->stage + strlen(store->stage), "", 24);
+	if (store->root == NULL || store->id == NULL || asprintf(&store->staging, "%s/%s", root, store->stage) < 0) {
 		store->staging = NULL;
 		fs_close(&store->base);
 		return NULL;
@@ -198,14 +202,17 @@ static struct fs_store *fs_new(const char *root, const char *id)
 	return store;
 }
 
-static int open_folders(const struct fs_store *store, int root_fd, int *ret_objects, int *ret_staging, struct err *err)
+static int open_folders(const struct fs_store *store, int root_fd, int *ret_objects, int *ret_staging, int *ret_lock,
+			struct err *err)
 {
 	int rc = check_id(root_fd, store->root, store->id, err);
 
 	if (rc == 0)
 		rc = open_folder(root_fd, store->root, FS_OBJECTS, ret_objects, err);
 	if (rc == 0)
-		rc = open_folder(root_fd, store->root, FS_STAGING, ret_staging, err);
+		errno = fs_stage_open(store, root_fd, ret_staging, ret_lock);
+	if (rc == 0 && *ret_staging < 0)
+		rc = config_error(err, store->root, "cannot be written and locked");
 	if (rc == 0 && fsync(root_fd) != 0)
 		rc = config_error(err, store->root, "cannot be synced");
 	return rc;
@@ -220,9 +227,9 @@ int blob_open_dir(const char *root, const char *store_id, struct blob_store **re
 		return err_set(err, ERR_NOMEM, "no memory for the object store");
 	rc = open_root(root, &root_fd, err);
 	if (rc == 0)
-		rc = open_folders(store, root_fd, &store->objects_fd, &store->staging_fd, err);
+		rc = open_folders(store, root_fd, &store->objects_fd, &store->staging_fd, &store->lock_fd, err);
 	if (rc == 0)
-		rc = fs_empty(store->staging, err);
+		rc = fs_stage_sweep(store, root_fd, err);
 	if (root_fd >= 0)
 		close(root_fd);
 	if (rc != 0)
@@ -246,7 +253,7 @@ static bool is_same(int root_fd, const char *name, int fd)
 /* Other threads use the numbers without a lock: dup3 replaces what they mean in one step. */
 static int replace(struct fs_store *store, int root_fd, struct err *err)
 {
-	int objects = -1, staging = -1;
+	int objects = -1, staging = -1, lock = -1;
 	char id[ID_MAX];
 	int rc = read_id(root_fd, store->root, id, err);
 
@@ -255,13 +262,19 @@ static int replace(struct fs_store *store, int root_fd, struct err *err)
 		rc = err_set(err, ERR_CONFIG, "the object store %.120s is not the one that was used: it has %s id",
 			     store->root, id[0] ? "another" : "no");
 	if (rc == 0)
-		rc = open_folders(store, root_fd, &objects, &staging, err);
+		rc = open_folders(store, root_fd, &objects, &staging, &lock, err);
 	if (rc == 0 && (dup3(objects, store->objects_fd, O_CLOEXEC) < 0 || dup3(staging, store->staging_fd, O_CLOEXEC) < 0))
 		rc = config_error(err, store->root, "cannot be taken into use again");
 	if (objects >= 0)
 		close(objects);
 	if (staging >= 0)
 		close(staging);
+	if (rc == 0) {
+		close(store->lock_fd);
+		store->lock_fd = lock;
+	} else if (lock >= 0) {
+		close(lock);
+	}
 	if (rc == 0)
 		log_warn("the folder of the objects is another one, and is used from now on", KS("path", store->root));
 	return rc;
@@ -274,9 +287,9 @@ static int look_again(struct fs_store *store, struct err *err)
 
 	if (root_fd < 0)
 		return config_error(err, store->root, "is missing");
-	if (!is_same(root_fd, FS_OBJECTS, store->objects_fd) || !is_same(root_fd, FS_STAGING, store->staging_fd))
+	if (!is_same(root_fd, FS_OBJECTS, store->objects_fd) || !is_same(root_fd, store->stage, store->staging_fd))
 		rc = replace(store, root_fd, err);
-	else if (faccessat(root_fd, FS_STAGING, W_OK | X_OK, 0) != 0)
+	else if (faccessat(root_fd, store->stage, W_OK | X_OK, 0) != 0)
 		rc = config_error(err, store->root, "cannot be written");
 	close(root_fd);
 	return rc;

@@ -7,9 +7,11 @@
 #include <stddef.h>
 
 #include "blob/ops.h"
+#include "core/ident.h"
 #include "core/thread.h"
 
 #define FS_STAGING ".staging"
+#define FS_LOCK ".lock"
 #define FS_OBJECTS "objects"
 #define FS_ID "store-id"
 #define FS_CHUNK ((size_t)64 * 1024)
@@ -17,7 +19,9 @@
 struct fs_store {
 	struct blob_store base;
 	char *root, *staging, *id;
+	char stage[sizeof(FS_STAGING) + IDENT_ID_MAX + 1]; /* the folder of this process, below the root */
 	int objects_fd, staging_fd; /* their numbers stay, also when they come to mean new folders */
+	int lock_fd;		    /* says that this process lives */
 	struct lock lock;	    /* class BLOB: one look at a time */
 };
 
@@ -29,6 +33,12 @@ static inline struct fs_store *fs_of(struct blob_store *blobs)
 /* fs.c: blob_check. */
 int fs_check(struct blob_store *blobs, struct err *err);
 int fs_adopt(struct blob_store *blobs, const char *store_id, struct err *err);
+
+/* fs_stage.c: the folder in which this process writes, locked for as long as it lives. 0 or an errno. */
+int fs_stage_open(const struct fs_store *store, int root_fd, int *ret_fd, int *ret_lock);
+/* Removes what processes left that do not live any more. */
+int fs_stage_sweep(const struct fs_store *store, int root_fd, struct err *err);
+void fs_stage_close(const struct fs_store *store);
 
 /* fs_path.c. Keys are relative to objects_fd. */
 int fs_error(struct err *err, int number, const char *what, const char *key);

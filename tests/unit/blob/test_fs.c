@@ -96,6 +96,11 @@ static size_t count_in(const struct fixture *fixture, const char *name)
 	return walk(path, false);
 }
 
+static size_t count_staged(const struct fixture *fixture)
+{
+	return walk(blob_staging_dir(fixture->blobs), false);
+}
+
 struct sink {
 	char *ptr;
 	size_t len, largest, calls;
@@ -167,7 +172,7 @@ static void test_bytes(void **state)
 	assert_reads(fixture, "top", 0, UINT64_MAX, "again");
 	reopen(fixture);
 	assert_reads(fixture, "executions/e1/stdout", 0, UINT64_MAX, "hello");
-	assert_int_equal(count_in(fixture, "blobs/.staging"), 0);
+	assert_int_equal(count_staged(fixture), 0);
 }
 
 static void test_absent(void **state)
@@ -228,7 +233,7 @@ static void test_object_and_folder(void **state)
 	put(fixture, "a/b", "x");
 	assert_int_equal(blob_put_bytes(fixture->blobs, "a", "y", 1, &err), ERR_CONFLICT);
 	assert_int_equal(blob_put_bytes(fixture->blobs, "a/b/c", "y", 1, &err), ERR_CONFLICT);
-	assert_int_equal(count_in(fixture, "blobs/.staging"), 0);
+	assert_int_equal(count_staged(fixture), 0);
 	assert_reads(fixture, "a/b", 0, UINT64_MAX, "x");
 }
 
@@ -305,7 +310,7 @@ static void test_file_from_elsewhere(void **state)
 	assert_int_equal(blob_put_file(fixture->blobs, "a/b", path, &info, NULL), 0);
 	assert_int_equal(access(path, F_OK), -1);
 	assert_is_file(fixture, "a/b", info.size);
-	assert_int_equal(count_in(fixture, "blobs/.staging"), 0);
+	assert_int_equal(count_staged(fixture), 0);
 }
 
 static void test_file_refused(void **state)
@@ -456,8 +461,34 @@ static void test_staging_is_cleaned(void **state)
 	make_file(path, 8);
 	snprintf(path, sizeof(path), "%s/folder", blob_staging_dir(fixture->blobs));
 	assert_int_equal(mkdir(path, 0700), 0);
+	path_in(fixture, "blobs/.staging/older", path);
+	make_file(path, 8);
 	reopen(fixture);
+	assert_int_equal(count_staged(fixture), 0);
+	assert_int_equal(count_in(fixture, "blobs/.staging"), 2); /* the own folder and its lock */
+	blob_close(fixture->blobs);
 	assert_int_equal(count_in(fixture, "blobs/.staging"), 0);
+	fixture->blobs = NULL;
+	assert_int_equal(blob_open_dir(fixture->root, ID, &fixture->blobs, NULL), 0);
+}
+
+/* Hosts that share the folder start while others write. */
+static void test_what_another_host_writes_is_left(void **state)
+{
+	struct fixture *fixture = *state;
+	struct blob_store *other;
+	struct blob_info info;
+	char path[PATH];
+
+	snprintf(path, sizeof(path), "%s/spool", blob_staging_dir(fixture->blobs));
+	make_file(path, 8);
+	assert_int_equal(blob_open_dir(fixture->root, ID, &other, NULL), 0);
+	assert_string_not_equal(blob_staging_dir(other), blob_staging_dir(fixture->blobs));
+	assert_int_equal(count_staged(fixture), 1);
+	blob_close(other);
+	assert_int_equal(blob_put_file(fixture->blobs, "executions/a/stdout", path, &(struct blob_info){.size = 8}, NULL), 0);
+	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &info.size, NULL), 0);
+	assert_int_equal(info.size, 8);
 }
 
 /* ---- threads ---- */
@@ -614,7 +645,7 @@ static void test_threads(void **state)
 		if (workers[i].failures != 0)
 			fail_msg("%d failures, last: %s", workers[i].failures, workers[i].err.msg);
 	assert_int_equal(count_in(fixture, "blobs/objects"), 0);
-	assert_int_equal(count_in(fixture, "blobs/.staging"), 0);
+	assert_int_equal(count_staged(fixture), 0);
 }
 
 int main(void)
@@ -635,6 +666,7 @@ int main(void)
 		TEST(test_open),
 		TEST(test_open_foreign),
 		TEST(test_staging_is_cleaned),
+		TEST(test_what_another_host_writes_is_left),
 		TEST(test_a_folder_that_is_taken_away),
 		TEST(test_a_folder_that_is_removed),
 		TEST(test_a_folder_that_is_copied_back),
