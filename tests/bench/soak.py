@@ -27,16 +27,18 @@ from redis_server import RedisError, RedisServer  # noqa: E402
 SECONDS = float(os.environ.get("BERTH_SOAK_SECONDS", "600"))
 WHOLE_S = 600
 HOSTS = 4
-KILL_EVERY_S, FREEZE_EVERY_S, REDIS_EVERY_S = 6.5, 13, 75
+KILL_EVERY_S, FREEZE_EVERY_S, REDIS_EVERY_S = 8.5, 18, 90
 THAW_AFTER_S = 25   # at the latest, when Redis is away for a part of it
 BAD_S = 3           # a host that did not answer is not asked again so soon
 GENERATION_S = 20   # then other tasks are used, and the old ones' leases end
-QUICK, SLOW, TASKS = 20, 10, 16
+QUICK, SLOW, TASKS = 36, 8, 24
 END_S = 120         # for what is open at the end
 GONE = (OSError, http.client.HTTPException)
+# A create that a dead host may have sent is looked for until session.starting is over: only then another one is sent.
 CONF = '''execution: { claim_ttl = "2s"; };
 lease: { operation_ttl = "2s"; owner_ttl = "2s"; idle = "8s"; };
-gc: { interval = "500ms"; };'''
+gc: { interval = "500ms"; };
+session: { starting = "4s"; };'''
 
 
 class Soaked(counting.Command):

@@ -13,12 +13,14 @@ import threading
 import time
 
 import harness
-from counting import Command, Counts, processes
+import stored
+from counting import Command, Counts, events_of, processes
 from harness import Failure, check, equal, settled, wait_for
 
 SOURCE = (harness.ROOT / "host" / "core" / "failpoint.c").read_text()
 POINTS = re.findall(r'^\t"([a-z.]+)",$', SOURCE, re.M)
 ROUNDS, ROUNDS_FULL = 5, 100
+END_S = 60                                                                   # for what is open after the kill
 POOLS = ("warm.", "assign.")  # reached only with a pool of warm sessions: test_warm.py
 CLIENTS, COMMANDS, TASKS = 6, 4, 3
 TEARDOWNS = {"release.before", "release.after", "release.confirmed.before"}  # reached by a teardown
@@ -27,19 +29,26 @@ RESTARTED = {"exec.started": "exec.begin.after"}                             # r
 GONE = (OSError, http.client.HTTPException)                                  # what a client of a dying daemon sees
 
 
-class Matrix:
-    """One daemon directory in which many rounds happen."""
+def idle_lease(point):
+    return "150ms" if point in IDLE else "15m"
 
-    def __init__(self, make, point):
-        idle = "150ms" if point in IDLE else "15m"
-        self.point = point
-        self.b = make(conf=f'lease: {{ idle = "{idle}"; }};\ngc: {{ interval = "50ms"; }};\ntask: {{ concurrency = 2; }};')
-        self.b.failpoints()
-        self.rng = random.Random(point)
-        self.outside = self.b.dir / "outside"
+
+class Matrix:
+    """One daemon directory in which many rounds happen. test_fleet_matrix.py has more hosts than b."""
+
+    others_go_on = False
+
+    def __init__(self, b, point, rng):
+        self.b, self.point, self.rng = b, point, rng
+        self.outside = b.dir / "outside"
         self.outside.touch()
+        self.ended = {}
         self.judged = Counts(self.outside)
         self.counts, self.faults, self.fault = self.judged.counts, self.judged.faults, self.judged.fault
+
+    def asked(self):
+        """Who gets the next request of a client."""
+        return self.b
 
     # ---- clients ----
     def make_command(self, workspace, number):
@@ -47,22 +56,23 @@ class Matrix:
 
     def send(self, command):
         wait = self.rng.choice((None, "10s"))
-        command.id = self.b.request("POST", "/sandbox/executions", command.body(self.outside), wait=wait).expect(200, 202).json["id"]
+        command.id = self.asked().request("POST", "/sandbox/executions", command.body(self.outside), wait=wait).expect(200, 202).json["id"]
 
     def client(self, commands, torn, mix):
-        """Until the daemon is gone. What was answered is in the client's own list: command.id is set."""
+        """Until every daemon is gone. What was answered is in the client's own list: command.id is set."""
         rng = self.rng
         for command in commands:
             try:
                 self.send(command)
                 if mix and rng.random() < 0.2:
                     command.cancelled = True
-                    self.b.request("DELETE", f"/sandbox/executions/{command.id}").expect(200, 202)
+                    self.asked().request("DELETE", f"/sandbox/executions/{command.id}").expect(200, 202)
                 if (mix or self.point in TEARDOWNS) and rng.random() < 0.15:
                     torn.add((command.workspace, command.task))
-                    self.b.teardown(command.task, command.workspace, force=rng.choice((None, "true"))).expect(202, 204)
+                    self.asked().teardown(command.task, command.workspace, force=rng.choice((None, "true"))).expect(202, 204)
             except GONE:
-                return
+                if not self.others_go_on:
+                    return
             except Failure as failure:
                 self.fault("lost", f"{command.key}: {failure}")
                 return
@@ -145,19 +155,21 @@ class Matrix:
     def judge(self, commands, torn):
         """Every accepted one, and those whose answer the kill took: the store may hold them."""
         completed = set()
-        stored = {}
+        listed = {}
         for workspace in {command.workspace for command in commands}:
-            stored.update(self.surviving(lambda: self.listed(workspace)))
+            listed.update(self.surviving(lambda: self.listed(workspace)))
         for command in commands:
-            identity = command.id or stored.get(command.key, {}).get("id")
+            identity = command.id or listed.get(command.key, {}).get("id")
             if identity is None:
                 continue
             self.counts["accepted"] += 1
             try:
-                record = self.surviving(lambda: self.b.finish(identity, 60))
+                record = self.surviving(lambda: self.b.finish(identity, END_S))
             except Failure as failure:
-                self.fault("lost", f"{command.key}: {failure}")
+                rows = (stored.doc(self.b, "claims", identity), stored.doc(self.b, "tasks", f"{command.workspace}/{command.task}"))
+                self.fault("lost", f"{command.key}: {failure}; claim and task are {rows}")
                 continue
+            self.ended[identity] = record["status"]
             if self.surviving(lambda: self.judged.judge_record(command, torn, record, lambda stream: self.b.output(record["id"], stream))):
                 completed.add(command.key)
         self.judged.judge_lines(commands, completed, self.b.mock)
@@ -210,26 +222,32 @@ class Matrix:
         self.counts["rounds"] += 1
 
 
-def run_matrix(make, point):
-    matrix = Matrix(make, point)
+def run_matrix(matrix, name, rounds):
     begun = time.monotonic()
-    wanted = ROUNDS_FULL if harness.FULL else ROUNDS
+    wanted = ROUNDS_FULL if harness.FULL else rounds
+    c = matrix.counts
     try:
         for number in range(wanted):
             matrix.round(number)
+        matrix.judged.judge_events(matrix.ended, events_of(matrix.b))
     finally:
-        c = matrix.counts
-        print(f"     matrix {point}: rounds {c['rounds']}, hits {c['hits']}, second kills {c['second']}, accepted {c['accepted']}, "
-              f"lost {c['lost']}, twice {c['twice']}, leaked {c['leaked']} ({time.monotonic() - begun:.1f} s)", flush=True)
+        print(f"     matrix {name}: rounds {c['rounds']}, hits {c['hits']}, second kills {c['second']}, accepted {c['accepted']}, "
+              f"lost {c['lost']}, twice {c['twice']}, illegal {c['illegal']}, leaked {c['leaked']} ({time.monotonic() - begun:.1f} s)", flush=True)
         for text in matrix.faults[:20]:
             print(f"       {text}", flush=True)
     equal((c["rounds"], c["hits"]), (wanted, wanted), "rounds and hits")
-    equal((c["lost"], c["twice"], c["leaked"]), (0, 0, 0), "lost, twice, leaked: " + "; ".join(matrix.faults[:5]))
+    equal([c[what] for what in ("lost", "twice", "illegal", "leaked")], [0] * 4, "lost, twice, illegal, leaked: " + "; ".join(matrix.faults[:5]))
+
+
+def make_matrix(make, point):
+    b = make(conf=f'lease: {{ idle = "{idle_lease(point)}"; }};\ngc: {{ interval = "50ms"; }};\ntask: {{ concurrency = 2; }};')
+    b.failpoints()
+    return Matrix(b, point, random.Random(point))
 
 
 def define(point):
     def test(make):
-        run_matrix(make, point)
+        run_matrix(make_matrix(make, point), point, ROUNDS)
     test.__doc__ = f"kill -9 at {point}"
     globals()["test_Q5_kill_at_" + point.replace(".", "_")] = test
 
@@ -242,7 +260,7 @@ for each in POINTS:
 
 def test_the_counts_can_fail(make):
     """The judgement itself: one command of four was lost, one ran twice, a session and a process are left."""
-    matrix = Matrix(make, "exec.ended")
+    matrix = make_matrix(make, "exec.ended")
     b = matrix.b.start()
     commands = [matrix.make_command("w", number) for number in range(4)]
     matrix.second = None
@@ -257,6 +275,8 @@ def test_the_counts_can_fail(make):
     equal((matrix.counts["lost"], matrix.counts["twice"]), (1, 1), f"{kept['id']}: {matrix.faults}")
     matrix.clear(commands, seconds=1)  # which leaves t9 alone
     check(matrix.counts["leaked"] >= 2, "a session and a process are left:", matrix.faults)
+    matrix.judged.judge_events({**matrix.ended, kept["id"]: "cancelled"}, events_of(b))
+    equal(matrix.counts["illegal"], 1, matrix.faults)
 
 
 def test_every_failpoint_stands_in_the_code(make):
