@@ -341,6 +341,8 @@ static void look_for_missed(struct executions *e)
 	e->reconciled |= rc == 0;
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("the records could not be looked at for missing messages", KS("error", err.msg));
+	else if (rc == 0)
+		log_debug("what waits was looked through for missing messages");
 }
 
 static void look(struct executions *e, const struct looks *looks)

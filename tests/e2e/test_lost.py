@@ -4,6 +4,7 @@
 import contextlib
 import shutil
 
+from fleet import fleet
 from harness import check, equal, wait_for
 from redis_server import RedisServer
 
@@ -16,16 +17,8 @@ SHORT = ('lease: { operation_ttl = "3s"; owner_ttl = "3s"; };\ngc: { interval = 
 def hosts_of(make, count=2, conf=""):
     redis = RedisServer("--appendfsync", "always").start()
     try:
-        hosts = [make(redis=redis) for _ in range(count)]
-        for host in hosts:
-            host.fleet_of, host.mock = hosts[0].dir.name, hosts[0].mock
-            (host.dir / "providers.d" / "10-mock.conf").unlink()
-            host.conf_text = f'objects: {{ path = "{hosts[0].dir}/objects"; }};\n' + SHORT + conf
-            host.write_conf()
-            if host is not hosts[0]:
-                shutil.copy(hosts[0].state / "state.key", host.state / "state.key")
-            host.start()
-        yield redis, hosts
+        with fleet(make, count, SHORT + conf, server=redis) as hosts:
+            yield redis, hosts
     finally:
         redis.close()
 
