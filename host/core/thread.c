@@ -10,17 +10,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/err.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STACK ((size_t)4 * THREAD_STACK) /* red zones and shadow calls need room */
+#define SANITIZED 1
 #else
 #define STACK ((size_t)THREAD_STACK)
+#define SANITIZED 0
 #endif
+#define SHED_MARGIN 2048 /* below the caller's frame: what the call itself needs */
 
 #ifndef PR_FUTEX_HASH /* younger than the headers */
 #define PR_FUTEX_HASH 78
@@ -40,11 +45,39 @@ struct start {
 	void *arg;
 };
 
+/* Of this thread, the lowest address; 0 = not one of ours. */
+static _Thread_local uintptr_t stack_low;
+
+static void find_stack(void)
+{
+	pthread_attr_t attr;
+	void *low = NULL;
+	size_t size;
+
+	if (pthread_getattr_np(pthread_self(), &attr))
+		return;
+	if (pthread_attr_getstack(&attr, &low, &size) == 0)
+		stack_low = (uintptr_t)low;
+	pthread_attr_destroy(&attr);
+}
+
+void thread_shed_stack(void)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	char here;
+	uintptr_t used = ((uintptr_t)&here - SHED_MARGIN) & ~(page - 1);
+
+	/* A sanitizer's own notes on the stack speak of these pages, too. */
+	if (!SANITIZED && stack_low && used > stack_low)
+		(void)madvise((void *)stack_low, used - stack_low, MADV_DONTNEED);
+}
+
 static void *thread_main(void *ptr)
 {
 	struct start start = *(struct start *)ptr;
 
 	free(ptr);
+	find_stack();
 	pthread_setname_np(pthread_self(), start.name);
 	return start.main(start.arg);
 }

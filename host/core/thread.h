@@ -57,6 +57,8 @@ void cond_wake_one(struct cond *cond);
 /* Waits until woken or deadline_ns (clock_boot_ns; INT64_MAX = for ever). False on timeout. */
 bool cond_wait_until(struct cond *cond, struct lock *lock, int64_t deadline_ns);
 
+/* Gives back the memory that deeper calls have used of this thread's stack; before a wait that may be long. */
+void thread_shed_stack(void);
 /* So many threads may wait at once; told before they are there, it only makes their wakes quicker. */
 void thread_expect(unsigned count);
 

@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-#define QUIET_MS 1000 /* without a byte for so long, buffers are given back */
+#define QUIET_MS 1000 /* without a byte for so long, buffers and unused stack are given back */
 
 struct ferry {
 	struct carried carried;
@@ -27,6 +27,7 @@ struct ferry {
 	CURLcode result;
 	/* The calling thread only. */
 	struct buf out;
+	bool rests;   /* it was silent for so long that it holds as little as it can */
 	bool gave_up; /* removal was asked for; what still comes is dropped */
 	enum cut cut;
 	int32_t code;
@@ -133,7 +134,7 @@ static bool has_work_locked(const struct ferry *ferry)
 
 static void wait_locked(struct ferry *ferry, int64_t next_ns)
 {
-	bool holds = ferry->in.ptr || ferry->out.ptr;
+	bool holds = !ferry->rests || ferry->in.ptr || ferry->out.ptr;
 	int64_t quiet_ns = holds ? clock_after_ms(QUIET_MS) : INT64_MAX;
 
 	if (has_work_locked(ferry))
@@ -143,6 +144,9 @@ static void wait_locked(struct ferry *ferry, int64_t next_ns)
 		return;
 	buf_fini(&ferry->in);
 	buf_fini(&ferry->out);
+	if (!ferry->rests)
+		thread_shed_stack();
+	ferry->rests = true;
 }
 
 static void feed(struct ferry *ferry)

@@ -3,6 +3,7 @@
 #include "unit.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -277,6 +278,56 @@ static void test_locks_exclude(void **state)
 	lock_fini(&counter_lock);
 }
 
+static void __attribute__((noinline)) use_stack(void)
+{
+	volatile char deep[100 * 1024];
+
+	for (size_t i = 0; i < sizeof(deep); i += 512)
+		deep[i] = 1;
+	assert_int_equal(deep[512], 1);
+}
+
+/* Pages of its own below this frame that are in memory. */
+static int count_below(void)
+{
+	unsigned char in_memory[16] = {0};
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), top = ((uintptr_t)&page & ~(page - 1)) - 2 * page;
+	int count = 0;
+
+	if (mincore((void *)(top - 16 * page), 16 * page, in_memory))
+		return -1;
+	for (size_t i = 0; i < 16; i++)
+		count += in_memory[i] & 1;
+	return count;
+}
+
+static void *shed(void *arg)
+{
+	int *counts = arg;
+
+	use_stack();
+	counts[0] = count_below();
+	thread_shed_stack();
+	counts[1] = count_below();
+	use_stack(); /* it is there again */
+	return NULL;
+}
+
+static void test_a_stack_is_given_back(void **state)
+{
+	pthread_t thread;
+	int counts[2] = {-1, -1};
+
+	(void)state;
+	assert_int_equal(thread_start(&thread, "shed", shed, counts), 0);
+	assert_true(thread_join_until(thread, INT64_MAX));
+	assert_int_equal(counts[0], 16);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	assert_true(counts[1] <= 1); /* of count_below itself */
+#endif
+	thread_shed_stack(); /* the main thread's is left alone */
+}
+
 /* What the kernel says, where it has such a table. */
 static void test_many_threads_have_room_for_their_futexes(void **state)
 {
@@ -301,6 +352,7 @@ int main(void)
 		cmocka_unit_test(test_wait_ends_at_its_deadline_and_not_before),
 		cmocka_unit_test(test_locks_in_order_and_dropped_in_any),
 		cmocka_unit_test(test_locks_exclude),
+		cmocka_unit_test(test_a_stack_is_given_back),
 		cmocka_unit_test(test_many_threads_have_room_for_their_futexes),
 	};
 
