@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One loop thread: a curl_multi driven by epoll, which costs nothing for exchanges that are silent. Others ask through
- * loop_ask; only the loop's thread touches its multi. Never blocks, never calls into a plugin. The first loop also closes
+ * One loop thread: curl_multis (shelf.c) driven by epoll, which costs nothing for exchanges that are silent. Others ask
+ * through loop_ask; only the loop's thread touches its multis. Never blocks, never calls into a plugin. The first loop also closes
  * pooled handles that grew old.
  */
 #include "net/private.h"
@@ -15,16 +15,15 @@
 #include "core/log.h"
 
 #define EVENTS 64
+#define NOT_A_SHELF UINT32_MAX /* the wake-up */
 
 struct loop {
 	struct net *net;
 	pthread_t thread;
 	bool first;
-	CURLM *multi;
+	struct shelves shelves;
 	int epoll_fd, event_fd;
-	int64_t timer_ns;  /* when libcurl wants to be called */
-	int64_t sweep_ns;  /* when the pool is to be looked at */
-	int64_t quiet_ns;  /* when idle connections are closed; INT64_MAX = there are none, or it is busy */
+	int64_t sweep_ns; /* when the pool is to be looked at */
 	_Atomic unsigned active;
 
 	struct lock lock; /* LOCK_LEAF: the rest */
@@ -66,56 +65,7 @@ void loop_ask(struct carried *carried, unsigned want)
 		loop_poke(loop);
 }
 
-/* ---- what libcurl asks for ---- */
-
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *known)
-{
-	struct loop *loop = arg;
-	struct epoll_event event = {.data.fd = fd};
-
-	(void)easy;
-	if (what == CURL_POLL_REMOVE) {
-		epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-		curl_multi_assign(loop->multi, fd, NULL);
-		return 0;
-	}
-	event.events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u);
-	if (epoll_ctl(loop->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) != 0 &&
-	    epoll_ctl(loop->epoll_fd, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event) != 0)
-		log_error("a connection cannot be watched", KS("error", strerror(errno)));
-	curl_multi_assign(loop->multi, fd, loop);
-	return 0;
-}
-
-static int on_timer(CURLM *multi, long timeout_ms, void *arg)
-{
-	struct loop *loop = arg;
-
-	(void)multi;
-	loop->timer_ns = timeout_ms < 0 ? INT64_MAX : clock_after_ms(timeout_ms);
-	return 0;
-}
-
-static bool open_multi(struct loop *loop)
-{
-	loop->multi = curl_multi_init();
-	if (!loop->multi)
-		return false;
-	loop->timer_ns = loop->quiet_ns = INT64_MAX;
-	curl_multi_setopt(loop->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-	curl_multi_setopt(loop->multi, CURLMOPT_SOCKETDATA, loop);
-	curl_multi_setopt(loop->multi, CURLMOPT_TIMERFUNCTION, on_timer);
-	curl_multi_setopt(loop->multi, CURLMOPT_TIMERDATA, loop);
-	return true;
-}
-
 /* ---- exchanges ---- */
-
-/* libcurl closes the oldest idle connection when a transfer ends above this; at most one per end, so it is lowered with each. */
-static void keep_few(struct loop *loop)
-{
-	curl_multi_setopt(loop->multi, CURLMOPT_MAXCONNECTS, (long)loop_active(loop) + NET_LOOP_IDLE);
-}
 
 static void unlist_locked(struct loop *loop, struct carried *carried)
 {
@@ -136,34 +86,19 @@ static void let_go(struct loop *loop, struct carried *carried, CURLcode result)
 		unlist_locked(loop, carried);
 	carried->gone = true;
 	lock_drop(&loop->lock);
-	if (atomic_fetch_sub(&loop->active, 1) == 1)
-		loop->quiet_ns = clock_after_ms((NET_KEEP_S + 1) * 1000);
-	keep_few(loop);
+	atomic_fetch_sub(&loop->active, 1);
 	carried->ended(carried, result);
-}
-
-static void add(struct loop *loop, struct carried *carried)
-{
-	CURLMcode rc = CURLM_OUT_OF_MEMORY;
-
-	loop->quiet_ns = INT64_MAX;
-	keep_few(loop);
-	if (loop->multi || open_multi(loop)) {
-		curl_easy_setopt(carried->ex->easy, CURLOPT_PRIVATE, carried);
-		rc = curl_multi_add_handle(loop->multi, carried->ex->easy);
-	}
-	if (rc)
-		let_go(loop, carried, CURLE_OUT_OF_MEMORY);
 }
 
 static void serve(struct loop *loop, struct carried *carried, unsigned wants)
 {
 	if (wants & LOOP_REMOVE) {
 		if (!(wants & LOOP_ADD))
-			curl_multi_remove_handle(loop->multi, carried->ex->easy);
+			shelf_take(carried);
 		let_go(loop, carried, CURLE_ABORTED_BY_CALLBACK);
 	} else if (wants & LOOP_ADD) {
-		add(loop, carried);
+		if (!shelves_put(&loop->shelves, carried))
+			let_go(loop, carried, CURLE_OUT_OF_MEMORY);
 	} else {
 		curl_easy_pause(carried->ex->easy, CURLPAUSE_CONT);
 	}
@@ -190,32 +125,23 @@ static void serve_all(struct loop *loop)
 	}
 }
 
-static void collect(struct loop *loop)
+static void collect(struct loop *loop, struct shelf *shelf)
 {
-	CURLMsg *msg;
-	int left;
+	struct carried *carried;
+	CURLcode result;
 
-	while ((msg = curl_multi_info_read(loop->multi, &left)) != NULL) {
-		CURLcode result = msg->data.result;
-		CURL *easy = msg->easy_handle;
-		char *carried = NULL;
-
-		if (msg->msg != CURLMSG_DONE)
-			continue;
-		curl_easy_getinfo(easy, CURLINFO_PRIVATE, &carried);
-		curl_multi_remove_handle(loop->multi, easy);
-		let_go(loop, (struct carried *)(void *)carried, result);
-	}
+	while ((carried = shelf_ended(shelf, &result)) != NULL)
+		let_go(loop, carried, result);
 }
 
 /* ---- the thread ---- */
 
 static int wait_ms(const struct loop *loop)
 {
-	int64_t next = loop->timer_ns < loop->sweep_ns ? loop->timer_ns : loop->sweep_ns;
+	int64_t next = shelves_due(&loop->shelves);
 	int64_t left;
 
-	next = next < loop->quiet_ns ? next : loop->quiet_ns;
+	next = next < loop->sweep_ns ? next : loop->sweep_ns;
 	if (next == INT64_MAX)
 		return -1;
 	left = next - clock_boot_ns();
@@ -231,19 +157,22 @@ static bool take_events(struct loop *loop)
 	int running;
 
 	for (int i = 0; i < count; i++) {
-		uint32_t bits = events[i].events;
+		uint32_t bits = events[i].events, number = (uint32_t)(events[i].data.u64 >> 32);
+		int fd = (int)(uint32_t)events[i].data.u64;
+		struct shelf *shelf;
 		uint64_t value;
 
-		if (events[i].data.fd == loop->event_fd) {
+		if (number == NOT_A_SHELF) {
 			(void)!read(loop->event_fd, &value, sizeof(value));
 			asked = true;
 			continue;
 		}
-		curl_multi_socket_action(loop->multi, events[i].data.fd,
+		shelf = loop->shelves.all[number];
+		curl_multi_socket_action(shelf->multi, fd,
 					 (bits & EPOLLIN ? CURL_CSELECT_IN : 0) | (bits & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
 						 (bits & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0),
 					 &running);
-		collect(loop); /* one by one: see keep_few */
+		collect(loop, shelf); /* one by one: see keep_few */
 	}
 	return asked;
 }
@@ -251,19 +180,12 @@ static bool take_events(struct loop *loop)
 static void take_timers(struct loop *loop)
 {
 	int64_t now = clock_boot_ns();
-	int running;
 
-	if (now >= loop->timer_ns) {
-		loop->timer_ns = INT64_MAX;
-		curl_multi_socket_action(loop->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-	}
 	if (now >= loop->sweep_ns)
 		loop->sweep_ns = pool_sweep(loop->net, now);
-	/* Nothing ran for a while: a new multi, as libcurl closes idle connections only beside transfers. */
-	if (now >= loop->quiet_ns) {
-		curl_multi_cleanup(loop->multi);
-		loop->multi = NULL;
-		loop->timer_ns = loop->quiet_ns = INT64_MAX;
+	for (unsigned i = 0; i < loop->shelves.count; i++) {
+		shelf_on_time(loop->shelves.all[i], now);
+		collect(loop, loop->shelves.all[i]);
 	}
 }
 
@@ -286,16 +208,13 @@ static void *loop_main(void *arg)
 			loop->sweep_ns = pool_sweep(loop->net, clock_boot_ns());
 		serve_all(loop);
 		take_timers(loop);
-		if (loop->multi)
-			collect(loop);
 	}
 	return NULL;
 }
 
 static void close_all(struct loop *loop)
 {
-	if (loop->multi)
-		curl_multi_cleanup(loop->multi);
+	shelves_free(&loop->shelves);
 	if (loop->event_fd >= 0)
 		close(loop->event_fd);
 	if (loop->epoll_fd >= 0)
@@ -318,9 +237,11 @@ struct loop *loop_new(struct net *net, unsigned number)
 	loop->net = net;
 	loop->first = number == 0;
 	lock_init(&loop->lock, LOCK_LEAF);
-	loop->timer_ns = loop->sweep_ns = loop->quiet_ns = INT64_MAX;
+	loop->sweep_ns = INT64_MAX;
 	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	loop->event_fd = event.data.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	event.data.u64 = shelf_event(NOT_A_SHELF, loop->event_fd);
+	loop->shelves = (struct shelves){.net = net, .epoll_fd = loop->epoll_fd};
 	snprintf(name, sizeof(name), "net-%u", number);
 	if (loop->epoll_fd >= 0 && loop->event_fd >= 0 &&
 	    epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->event_fd, &event) == 0 &&

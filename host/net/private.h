@@ -31,6 +31,8 @@
 #define NET_LOOPS_MAX 4
 #define NET_LOOP_IDLE 16       /* idle connections that a loop keeps */
 #define NET_LOOP_DESCRIPTORS 4 /* of a loop itself: epoll, wake-up, libcurl's pair */
+#define NET_SHELF_DESCRIPTORS 2 /* of a further shelf of a loop: libcurl's pair */
+#define NET_SHELF_IDLE 4       /* idle connections that it keeps */
 #define NET_SHORT_DESCRIPTORS 3 /* of a pooled handle: its connection, libcurl's pair */
 #define NET_POOL_BUCKETS 64
 #define NET_POOL_MAX 256 /* idle handles */
@@ -178,12 +180,44 @@ int32_t long_exchange(struct exchange *ex);
 struct carried {
 	struct exchange *ex;
 	struct loop *loop;
+	struct shelf *shelf;  /* that it stands on; the loop's thread only */
 	struct carried *next; /* of the loop's list */
 	unsigned wants;       /* under the loop's lock, as are the next two */
 	bool listed;
 	bool gone; /* the loop is done with it */
 	void (*ended)(struct carried *carried, CURLcode result); /* on the loop; the last it does with it */
 };
+/* shelf.c: the multis of a loop; its thread only. */
+struct shelf {
+	struct net *net;
+	int epoll_fd;
+	uint32_t number;
+	CURLM *multi; /* NULL: nothing ran on it for a while */
+	unsigned active;
+	int64_t timer_ns; /* when libcurl wants to be called */
+	int64_t quiet_ns; /* when idle connections are closed; INT64_MAX = there are none, or it is busy */
+};
+struct shelves {
+	struct net *net;
+	int epoll_fd;
+	struct shelf **all;
+	unsigned count;
+};
+/* What epoll remembers of a connection. */
+static inline uint64_t shelf_event(uint32_t number, int fd)
+{
+	return (uint64_t)number << 32 | (uint32_t)fd;
+}
+void shelves_free(struct shelves *shelves);
+bool shelves_put(struct shelves *shelves, struct carried *carried); /* false: no memory or descriptors */
+void shelf_take(struct carried *carried); /* before its end */
+void shelf_forget(struct carried *carried); /* libcurl is done with it */
+void shelf_close(struct shelf *shelf);
+/* One that ended and was taken off; NULL: no more. */
+struct carried *shelf_ended(struct shelf *shelf, CURLcode *ret_result);
+int64_t shelves_due(const struct shelves *shelves);
+void shelf_on_time(struct shelf *shelf, int64_t now_ns);
+
 enum { LOOP_ADD = 1, LOOP_RESUME = 2, LOOP_REMOVE = 4 };
 void loop_ask(struct carried *carried, unsigned want); /* any thread; nothing when it is gone */
 struct loop *loop_new(struct net *net, unsigned number);
