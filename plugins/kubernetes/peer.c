@@ -535,7 +535,8 @@ static int32_t try_once(struct kube *k, struct berth_call *call, struct session 
 	    strlen(ex->who.instance) == INSTANCE_LEN && strcmp(ex->who.instance, session->instance)) {
 		memcpy(session->instance, ex->who.instance, sizeof(session->instance));
 		*ret_again = true;
-	} else if (rc == BERTH_UNAUTHENTICATED && !strncmp(ex->reason, "expired", 7) && !*clock_ms) {
+	} else if (rc == BERTH_UNAUTHENTICATED &&
+		   (!strcmp(ex->reason, "expired") || !strcmp(ex->reason, "expires_far")) && !*clock_ms) {
 		*clock_ms = ex->clock_ms;
 		*ret_again = ex->clock_ms != 0;
 	}
