@@ -62,7 +62,9 @@ void berth_launcher_free(struct berth_launcher *launcher)
 {
 	if (!launcher)
 		return;
+	pthread_mutex_lock(&launcher->lock); /* commands that it has started may still be followed by other threads */
 	end_locked(launcher);
+	pthread_mutex_unlock(&launcher->lock);
 	pthread_mutex_destroy(&launcher->lock);
 	free(launcher->helper);
 	free(launcher);
