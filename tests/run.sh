@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what the tests need, builds, runs the suites, ends with "N passed, N failed".
-#   sh tests/run.sh [--list] [--preset release|debug|asan|tsan] [--store sqlite|redis] [--full] [-j N] [suite…]
+#   sh tests/run.sh [--list] [--preset release|debug|asan|tsan] [--store sqlite|redis] [--target mock|kubernetes] [--full] [-j N] [suite…]
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ preset=release
 for argument in "$@"; do
 	case "${previous:-}" in
 	--preset) preset=$argument ;;
-	-j | --store) ;;
+	-j | --store | --target) ;;
 	*) case "$argument" in -*) ;; *) suites="${suites:-} $argument" ;; esac ;;
 	esac
 	case "$argument" in --preset=*) preset=${argument#--preset=} ;; --list | --help | -h) listing=1 ;; esac

@@ -178,6 +178,7 @@ def main():
     parser.add_argument("--preset", default="release", choices=sorted(PATIENCE))
     parser.add_argument("--full", action="store_true", help="the long matrices too")
     parser.add_argument("--store", default="sqlite", choices=["sqlite", "redis"], help="where the daemons of e2e keep their state")
+    parser.add_argument("--target", default="mock", choices=["mock", "kubernetes"], help="what the daemons of e2e make sessions with")
     parser.add_argument("-j", dest="jobs", type=int, default=3, help="end-to-end tests at once")
     args = parser.parse_args()
     if args.list:
@@ -195,7 +196,7 @@ def main():
     class Context:
         build = ROOT / "build" / args.preset
         env = dict(os.environ, **SANITIZER_ENV, BERTH_BUILD=str(ROOT / "build" / args.preset), BERTH_PATIENCE=PATIENCE[args.preset],
-                   BERTH_PRESET=args.preset, BERTH_STORE=args.store)
+                   BERTH_PRESET=args.preset, BERTH_STORE=args.store, BERTH_TARGET=args.target)
         full = args.full
         jobs = args.jobs
         tally = Tally()

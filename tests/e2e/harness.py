@@ -39,6 +39,7 @@ SIGNALS = {name: os.environ[name] + "".join(f":handle_{signal}=0" for signal in 
 
 FULL = False  # set by run.py --full: the long matrices
 STORE = os.environ.get("BERTH_STORE", "sqlite")
+TARGET = os.environ.get("BERTH_TARGET", "mock")  # or kubernetes: the daemons' only target, see pod_target.py
 REDIS = None  # the server that all daemons of a run share, set by run.py when STORE is redis
 
 
@@ -143,6 +144,24 @@ class Mock:
     def work(self, ref):
         return self.root / "sessions" / ref / "work"
 
+    def conf(self, target, settings):
+        """The file of providers.d that makes it a daemon's target."""
+        return f'provider = "mock";\nname = "mock";\n{target}\nconfig: {{ root = "{self.root}"; {settings} }};\n'
+
+    def close(self):
+        kill_under(self.root)
+        for ref in self.sessions():
+            drop_cgroup(ref)
+
+
+def make_provider(root):
+    """What holds the sessions of one daemon, or of a fleet."""
+    root.mkdir()
+    if TARGET == "mock":
+        return Mock(root)
+    import pod_target  # it needs what stands above
+    return pod_target.Pods()
+
 
 class Berth:
     def __init__(self, name="e2e", mock="", conf="", target="", env=None, tokens=None, faketime=None, http="", redis=None):
@@ -153,8 +172,7 @@ class Berth:
         self.proc = None
         self.port = None
         self.log_path = self.dir / "berthd.log"
-        self.mock = Mock(self.dir / "provider")
-        self.mock.root.mkdir()
+        self.mock = make_provider(self.dir / "provider")
         self.tokens = tokens or [("all", TOKEN, ["execution.create", "execution.read", "execution.cancel", "file.read",
                                                 "file.write", "artifact.read", "artifact.write", "session.read",
                                                 "session.delete", "metrics", "admin"], ["*"])]
@@ -194,9 +212,7 @@ class Berth:
         providers = self.dir / "providers.d"
         providers.mkdir(exist_ok=True)
         if not any(providers.iterdir()):
-            (providers / "10-mock.conf").write_text(
-                f'provider = "mock";\nname = "mock";\n{self.target_text}\n'
-                f'config: {{ root = "{self.mock.root}"; {self.mock_text} }};\n')
+            (providers / "10-mock.conf").write_text(self.mock.conf(self.target_text, self.mock_text))
         return conf
 
     # ---- the process ----
@@ -258,9 +274,7 @@ class Berth:
             self.proc.kill()
             self.proc.wait()
             self.proc = None
-        kill_under(self.mock.root)
-        for ref in self.mock.sessions():
-            drop_cgroup(ref)
+        self.mock.close()
         if not keep:
             shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -365,8 +379,9 @@ class Berth:
         return self.get("/sandbox/file-content", workspace_id=workspace, task_id=task, path=path, **query)
 
     def processes(self):
-        """Command lines of what runs in any session of this provider, supervisors left out."""
-        return [command for _, command, _ in processes_under(self.mock.root) if "berth-supervise" not in command]
+        """Command lines of what runs in any session of this provider, supervisors and executors left out."""
+        own = ("berth-supervise", "berth-executor")
+        return [command for _, command, _ in processes_under(self.mock.root) if not any(word in command for word in own)]
 
     def sessions_of(self, task, workspace="w"):
         return [ref for ref, s in self.mock.sessions().items()

@@ -17,6 +17,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import harness  # noqa: E402
+import pod_target  # noqa: E402
 import redis_server  # noqa: E402
 
 
@@ -42,6 +43,8 @@ def run_one(name, function, keep):
 
     start = time.monotonic()
     try:
+        if harness.TARGET != "mock" and pod_target.why_not(name):
+            raise harness.Skipped(pod_target.why_not(name))
         if harness.STORE != "sqlite" and hasattr(function, "only_sqlite"):
             raise harness.Skipped(function.only_sqlite)
         function(make)
@@ -72,9 +75,10 @@ def main():
     parser.add_argument("-j", type=int, default=3, help="tests at once")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--full", action="store_true", help="the long matrices too")
+    parser.add_argument("--target", choices=["mock", "kubernetes"], default=harness.TARGET, help="what the daemons make sessions with")
     parser.add_argument("--keep", action="store_true", help="keep the files of failed tests")
     args = parser.parse_args()
-    harness.FULL = args.full
+    harness.FULL, harness.TARGET = args.full, args.target
     tests = collect(args.patterns)
     if args.list:
         for name, *_ in tests:
@@ -85,6 +89,7 @@ def main():
     try:
         return run_all(tests, args)
     finally:
+        pod_target.close_all()
         if harness.REDIS:
             harness.REDIS.close()
 
