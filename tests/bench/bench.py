@@ -53,6 +53,21 @@ ROWS = [
     Row("long", "descriptors", "descriptors", "ours", at_most(19999), cases.long),
     Row("long", "added_p99", "ms", "ours", at_most(20), cases.long),
     Row("long", "short_p99", "ms", "ours", at_most(20), cases.long),
+    Row("claim", "rate", "claims/s", "ours", at_least(500), cases.claim),
+    Row("claim", "cpu", "ms of the daemon", "ours", None, cases.claim),
+    Row("claim", "writes", "requests per claim", "ours", at_most(1), cases.claim),
+    Row("claim", "reads", "requests per claim", "ours", at_most(2), cases.claim),
+    Row("claim", "server", "requests/s", "ours", at_least(5000), cases.claim),
+    Row("claim-real", "p50", "ms", "ours", at_most(30), cases.claim_real),
+    Row("claim-real", "p99", "ms", "ours", at_most(150), cases.claim_real),
+    Row("claim-real", "command_p50", "ms", "ours", None, cases.claim_real),
+    Row("claim-real", "burst", "s for 300", "ours", at_most(3), cases.claim_real),
+    Row("claim-real", "burst_p99", "ms", "ours", None, cases.claim_real),
+    Row("pod-exec", "added_p50", "ms", "ours", at_most(0.8), cases.pod_exec),
+    Row("pod-exec", "p50", "ms", "ours", None, cases.pod_exec),
+    Row("pod-exec", "spawn_echo", "commands/ms", "ratio", at_least(0.7), cases.pod_exec),
+    Row("pod-exec", "spawn_look", "commands/ms", "ratio", at_least(0.7), cases.pod_exec),
+    Row("pod-exec", "resident", "bytes", "ours", at_most(4 * MIB), cases.pod_exec),
     Row("soak", "executions", "executions", "ours", at_least(20000 * SOAKED), cases.soak),
     Row("soak", "kills", "kills", "ours", at_least(60 * SOAKED), cases.soak),
     Row("soak", "freezes", "freezes", "ours", at_least(20 * SOAKED), cases.soak),
@@ -64,7 +79,8 @@ ROWS = [
     Row("soak", "crashed", "ends of a host by itself", "ours", at_most(0), cases.soak),
     Row("soak", "errors", "failures of the soak", "ours", at_most(0), cases.soak),
 ]
-BY_NAME = ("soak",)  # not part of everything, and one round
+BY_NAME = ("soak", "claim", "claim-real")  # not part of everything: they take long, or need Go
+ONCE = ("soak", "claim-real")  # one round
 NAMES = list(dict.fromkeys(row.bench for row in ROWS))
 
 
@@ -77,7 +93,7 @@ def measure(case, name, options):
     figures = collections.defaultdict(list)
     with contextlib.ExitStack() as stack:
         one_round = case(options, stack)
-        rounds = 1 if name in BY_NAME else options.rounds
+        rounds = 1 if name in ONCE else options.rounds
         for number in range(rounds):
             found = one_round(number)
             note(f"{name} round {number + 1}/{rounds}: " + ", ".join(

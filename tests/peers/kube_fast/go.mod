@@ -1,0 +1,3 @@
+module berth.dev/tests/kube_fast
+
+go 1.19
