@@ -26,7 +26,9 @@
 
 #define LOOPS 2
 #define LOOP_STACK (512 * LIMIT_KIB)
-#define CONNECTION_MEMORY (LIMIT_HEADERS + 16 * LIMIT_KIB) /* request head and answer's head share it */
+/* Request head, a note for each of its headers (a hundred beside a head of full size) and the answer's head share it;
+ * libmicrohttpd clears all of it twice per request, so each KiB costs. */
+#define CONNECTION_MEMORY (LIMIT_HEADERS + 8 * LIMIT_KIB)
 #define SPARE_CONNECTIONS 64				   /* past the limit they are told so, with 503 */
 #define UNSENT_MOST (128 * 1024)
 #define KEEPALIVE_S 60
