@@ -41,6 +41,10 @@ ROWS = [
     Row("exec", "commits_per_execution", "commits", "ours", at_most(2), cases.executions),
     Row("exec", "alone_p50", "ms", "ours", at_most(0.7), cases.executions),
     Row("exec", "alone_on_disk", "executions/s", "ratio", None, cases.executions),
+    Row("exec-redis", "executions", "executions/s", "ratio", at_least(0.5), cases.exec_redis),
+    Row("exec-redis", "round_trips", "round trips", "ours", at_most(8), cases.exec_redis),
+    Row("recovery", "served", "s past owner_until", "ours", at_most(1), cases.recovery),
+    Row("recovery", "continued", "s past the redelivery window", "ours", at_most(1), cases.recovery),
     Row("process", "commands", "commands/s", "ratio", at_least(0.5), cases.process),
     Row("files", "down", "MiB/s", "ratio", at_least(0.4), cases.files),
     Row("files", "up", "MiB/s", "ratio", at_least(0.7), cases.files),
@@ -149,7 +153,7 @@ def main():
     options = parse_arguments()
     if options.list:
         for row in ROWS:
-            print(f"{row.bench:9} {row.metric:22} {told(row) or 'no goal'} ({row.unit})")
+            print(f"{row.bench:10} {row.metric:22} {told(row) or 'no goal'} ({row.unit})")
         return 0
     tempfile.tempdir = options.dir
     failed = 0

@@ -13,6 +13,7 @@ from bindings import bindings  # noqa: F401 - cases of their own files
 from claim import fast as claim, real as claim_real  # noqa: F401
 from long import long  # noqa: F401
 from pod_exec import pod_exec  # noqa: F401
+from shared import exec_redis, recovery  # noqa: F401
 from soak import soak  # noqa: F401
 from parts import TOKEN, Nginx, curl, daemon, harness, in_turn, program, run_reference, wrk
 

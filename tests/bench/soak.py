@@ -46,7 +46,7 @@ class Soaked(counting.Command):
 
     def __init__(self, workspace, number, slow, rng):
         super().__init__(workspace, f"t{number % TASKS}", f"{workspace}-{number}", rng)
-        self.record = None
+        self.first = self.record = None  # as the answer to the create, and at its end
         self.trouble = ""
         if slow:
             self.seconds = round(rng.uniform(1, 9), 2)
@@ -129,8 +129,8 @@ class Soak:
         try:
             if host.proc.poll() is None:
                 self.freeze(host)
-        except (*GONE, RedisError):
-            self.did["freezes given up"] += 1
+        except (*GONE, RedisError, harness.Failure):
+            self.did["freezes given up"] += 1  # Redis is away
         finally:
             self.give_host(host)
 
@@ -185,11 +185,13 @@ class Soak:
         return None
 
     def send(self, rng, command):
-        answer = self.ask(rng, "POST", "/sandbox/executions", command.body(self.outside), {"Idempotency-Key": command.key})
+        answer = self.ask(rng, "POST", "/sandbox/executions", command.body(self.outside), {"Idempotency-Key": command.key},
+                          seconds=3, wait=None if command.seconds > 1 else "1s")
         if answer is None or answer.status not in (200, 202):
             command.trouble = f"was answered {answer and (answer.status, answer.body[:300])}"
             return False
         command.id = answer.json["id"]
+        command.first = answer.json
         return True
 
     def follow(self, rng, command):
@@ -203,7 +205,9 @@ class Soak:
 
     def read(self, rng, command, stream):
         answer = self.ask(rng, "GET", f"/sandbox/executions/{command.id}/{stream}")
-        return answer.body if answer is not None and answer.status == 200 else b""
+        if answer is None or answer.status != 200:
+            raise harness.Failure(f"{stream} was answered {answer and (answer.status, answer.headers, answer.body[:300])}")
+        return answer.body
 
     def run_one(self, rng, command):
         if not self.send(rng, command):
@@ -212,7 +216,7 @@ class Soak:
             command.cancelled = True
             time.sleep(rng.uniform(0, 0.2))
             self.ask(rng, "DELETE", f"/sandbox/executions/{command.id}")
-        record = self.follow(rng, command)
+        record = command.first if command.first["status"] in counting.TERMINAL else self.follow(rng, command)
         if record is None:
             return
         with self.lock:
@@ -264,8 +268,9 @@ class Soak:
         ended = {command.id: command.record["status"] for command in self.commands if command.record}
         self.judged.judge_events(ended, counting.events_of(self.hosts[0]))
         for host in self.hosts:
-            if "illegal transition" in host.log():
-                self.judged.fault("illegal", f"{host.dir.name} tried an illegal transition")
+            for line in host.log().splitlines():
+                if "illegal transition" in line:
+                    self.judged.fault("illegal", line)
 
     def sessions(self):
         """(the provider's, those of bindings, those that are warm): refs."""
