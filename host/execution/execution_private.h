@@ -157,6 +157,7 @@ struct executions {
 	bool reconciled;   /* every open record was looked for once */
 	char store_id[48]; /* that this host works with, and since when it is lost (0: it is not); the fleet's thread only */
 	int64_t lost_ns;
+	bool opens; /* at open_ns those who wait are told to look again */
 	_Atomic bool lost;	 /* rows that are missing mean nothing: the new store does not know yet what runs here */
 	_Atomic int64_t open_ns; /* nothing is accepted before */
 	int64_t role_gone_ns[ROLE_COUNT]; /* since when no living host has it; the fleet's thread only */

@@ -263,6 +263,15 @@ static void settled(struct executions *e, bool is_new)
 	e->last_seq = 0;
 	e->reconciled = false;
 	atomic_store(&e->open_ns, clock_after_ms(SETTLE_MS));
+	e->opens = true;
+}
+
+/* Who waits for something that nobody told of learns only now that it is gone. */
+static void open_again(struct executions *e)
+{
+	if (!e->opens || clock_boot_ns() < atomic_load(&e->open_ns))
+		return;
+	e->opens = false;
 	watch_notify_all(e->config.watch);
 }
 
@@ -273,6 +282,7 @@ bool lost_look(struct executions *e)
 	bool is_new;
 	int rc = 0;
 
+	open_again(e);
 	if (!store_is_lost(store) && e->lost_ns == 0)
 		return false;
 	if (store_is_lost(store))

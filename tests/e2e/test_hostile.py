@@ -296,7 +296,8 @@ def test_a_freeze_longer_than_every_time_to_live(make):
 
 
 def test_one_record_for_a_key_across_a_kill(make):
-    b = make(conf=FAST).start()
+    # Where hosts share a store, a create of the dead one is waited for as long as it may be on its way.
+    b = make(conf=FAST + 'session: { starting = "10s"; };\n').start()
     for number in range(3):
         ids, ran = [], b.dir / f"ran{number}"
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import shutil
+import threading
 
 from fleet import fleet
 from harness import check, equal, wait_for
@@ -49,6 +50,18 @@ def survive(make, lose):
         other = b.create("u", gated(b, gate, "u")).expect(202).json["id"]
         wait_for(lambda: all(a.output(i) == b"before\n" for i in runs + [other]), 30, "the commands to be in their middle")
         before = {ref for ref in a.mock.sessions()}
+        answers = []  # of clients that wait on the other host all the time
+
+        def wait_on(execution):
+            """503 says to come again; 404 would say that it never ran."""
+            answer = None
+            while answer is None or answer.status == 503 or (answer.status == 200 and answer.json["status"] == "running"):
+                answer = b.get(f"/sandbox/executions/{execution}", wait="30s")
+            answers.append((answer.status, answer.json.get("status") or answer.text))
+
+        waiters = [threading.Thread(target=wait_on, args=(i,)) for i in runs]
+        for waiter in waiters:
+            waiter.start()
         lose(redis)
         wait_for(lambda: a.get("/ready").status == 503 and b.get("/ready").status == 503, 20, "the loss to be noticed")
         a.get(f"/sandbox/executions/{runs[0]}").expect_error(503, "store_unavailable")
@@ -71,6 +84,9 @@ def survive(make, lose):
             equal((record["status"], record["result"]["exit_code"]), ("completed", 7), record.get("error"))
             equal(b.output(execution), b"before\nafter\n")
             equal(b.output(execution, "stderr"), b"noise\n")
+        for waiter in waiters:
+            waiter.join()
+        equal(answers, [(200, "completed")] * 2, "who waited")
         equal(b.sh("t", "cat ran-a ran-b kept"), b"x\nx\nin the sandbox")
         equal({ref for ref in a.mock.sessions()}, before, "the sandboxes")
         check("illegal transition" not in a.log() + b.log(), "an illegal transition")

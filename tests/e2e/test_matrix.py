@@ -240,7 +240,9 @@ def run_matrix(matrix, name, rounds):
 
 
 def make_matrix(make, point):
-    b = make(conf=f'lease: {{ idle = "{idle_lease(point)}"; }};\ngc: {{ interval = "50ms"; }};\ntask: {{ concurrency = 2; }};')
+    # Where the store may be shared, a create of the dead daemon is waited for until session.starting is over.
+    b = make(conf=f'lease: {{ idle = "{idle_lease(point)}"; }};\ngc: {{ interval = "50ms"; }};\ntask: {{ concurrency = 2; }};\n'
+                  'session: { starting = "10s"; };\n')
     b.failpoints()
     return Matrix(b, point, random.Random(point))
 
