@@ -37,7 +37,8 @@ static enum next again(struct run *run, const struct err *why)
 {
 	int64_t ms = backoff_ms(run->tries++);
 
-	if (!budget_left(run))
+	/* Without the store nothing could be said of the command's end either. */
+	if (why->code != ERR_STORE && !budget_left(run))
 		return finish_failed(run, why);
 	if (why->retry_after_ms > ms)
 		ms = why->retry_after_ms;
