@@ -347,7 +347,7 @@ static int64_t layer_deadline(const struct host *host)
 	return until > least ? until : least;
 }
 
-/* A plugin that did not come back may still read its options. */
+/* A plugin that did not come back may still read its options, a thread anything. */
 static struct conf *left_behind;
 
 static void free_host(struct host *host)
@@ -356,7 +356,10 @@ static void free_host(struct host *host)
 
 	api_free(host->api);
 	executions_free(host->executions);
-	sessions_free(host->sessions);
+	if (!sessions_free(host->sessions)) {
+		left_behind = host->conf; /* the thread may wait for the store, as when a start failed because that went away */
+		return;
+	}
 	back = !host->registry || registry_close(host->registry, layer_deadline(host));
 	watch_free(host->watch);
 	if (host->blobs)

@@ -200,6 +200,21 @@ static int check_may_begin(struct sessions *s, struct err *err)
 	return 0;
 }
 
+/* A session that another host makes or removes comes to nothing when that host is dead: whoever collects looks as soon as the
+ * owner's time is over, not in its next round, and this begin asks again then. */
+static int wait_for_owner(struct sessions *s, struct txn *txn, const struct row *row, struct session_begin *begin, struct err *err)
+{
+	int64_t left = row->b.owner_until_ms - row->now;
+
+	if (begin->outcome != BEGIN_WAIT || row->b.state == BINDING_LIVE || !*row->b.owner ||
+	    strcmp(row->b.owner, s->config.host_id) == 0)
+		return 0;
+	begin->over_in_ms = left > 0 ? left : 0;
+	if (left > 0 && row->b.owner_until_ms < begin->retry_at_ms)
+		begin->retry_at_ms = row->b.owner_until_ms;
+	return left > 0 || (s->roles & ROLE_GC) ? 0 : txn_notify(txn, SESSION_NOTICE_GC, err);
+}
+
 int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin *begin, struct err *err)
 {
 	struct row row;
@@ -209,6 +224,7 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 	session_begin_fini(begin);
 	begin->outcome = BEGIN_WAIT;
 	begin->waits_fence = begin->retry_at_ms = 0;
+	begin->over_in_ms = -1;
 	r = check_may_begin(s, err);
 	if (r == 0)
 		r = row_get(s, txn, &begin->ident, &row, err);
@@ -216,6 +232,8 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 		r = decide(s, txn, &row, begin, err);
 	if (r == 0)
 		r = row_put(s, txn, &row, &begin->effect, err);
+	if (r == 0)
+		r = wait_for_owner(s, txn, &row, begin, err);
 	refill = r == 0 && begin->outcome == BEGIN_PROVISION && *row.b.warm; /* the pool, by whoever collects */
 	if (refill && !(s->roles & ROLE_GC))
 		r = txn_notify(txn, SESSION_NOTICE_GC, err);
@@ -289,6 +307,8 @@ int session_begin_done(struct sessions *s, struct session_begin *begin, struct s
 		begin->seen_fence = begin->waits_fence;
 	row_effect(s, &begin->ident, &begin->effect);
 	memset(&begin->effect, 0, sizeof(begin->effect));
+	if (begin->over_in_ms >= 0)
+		gc_wake_at(s, clock_after_ms(binding_max(begin->over_in_ms, store_hold_ms(s->config.store))));
 	if (begin->outcome == BEGIN_LIVE)
 		r = begin_live(s, begin, ret_hold, err);
 	else if (begin->outcome == BEGIN_PROVISION)

@@ -280,15 +280,16 @@ static void sessions_destroy(struct sessions *s)
 	free(s);
 }
 
-void sessions_free(struct sessions *s)
+bool sessions_free(struct sessions *s)
 {
 	if (!s)
-		return;
-	/* A thread that did not end still uses it. */
-	if (s->keeper_runs || s->gc_runs || wait_for_jobs(s, clock_boot_ns()))
+		return true;
+	if (s->keeper_runs || s->gc_runs || wait_for_jobs(s, clock_boot_ns())) {
 		log_error("sessions are left as they are: a thread still runs");
-	else
-		sessions_destroy(s);
+		return false;
+	}
+	sessions_destroy(s);
+	return true;
 }
 
 /* ---- accessors ---- */

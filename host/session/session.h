@@ -49,7 +49,8 @@ void sessions_hook(struct sessions *s, const struct session_hooks *hooks); /* be
 int sessions_start(struct sessions *s, struct err *err);
 /* Stops keeper and GC, lets provisioners finish until deadline_ns (their rows are taken over by the next process). */
 void sessions_stop(struct sessions *s, int64_t deadline_ns);
-void sessions_free(struct sessions *s);
+/* False: a thread did not end, and what it uses has to stay. */
+bool sessions_free(struct sessions *s);
 
 /* ---- operations ---- */
 /* One operation's hold on a live session. The keeper renews it until it ends. */
@@ -92,6 +93,7 @@ struct session_begin {
 	/* private */
 	int64_t seen_fence;  /* of the provisioning that it waited for */
 	int64_t waits_fence; /* likewise, as the step saw it; counts once committed */
+	int64_t over_in_ms;  /* until the owner that it waits for may be taken for dead; -1: it is this host, or there is none */
 	char intent[IDENT_ID_MAX + 1];
 	char *doc; /* the row as decided, malloc'ed; moved into the hold */
 	struct session_effect effect;

@@ -85,6 +85,17 @@ def test_a_frozen_host_writes_nothing_over_its_successor(make):
         check("illegal transition" not in a.log() + b.log(), "an illegal transition")
 
 
+def test_a_dead_hosts_session_is_taken_over_when_its_time_is_over(make):
+    """By whoever waits for it, not in the next round of a collection that is far away."""
+    seldom = SHORT.replace('interval = "500ms"', 'interval = "10m"')
+    with fleet(make, conf=seldom, mock='ready_delay = "1s";') as (a, b):
+        a.create("t", "true").expect(202)
+        wait_for(lambda: a.sessions_of("t"), 20, "the session to be made")
+        a.kill9()
+        equal(b.run("t", "echo ran", limit=40)["status"], "completed")
+        equal(len(b.sessions_of("t")), 1)
+
+
 def test_a_dead_hosts_command_goes_before_those_that_wait_for_its_place(make):
     """One command at once in a task: the successor has claimed the next one, which waits for the one of the dead host to end."""
     with fleet(make, conf=SHORT + "task: { concurrency = 1; };") as (a, b):
