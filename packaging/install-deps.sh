@@ -11,7 +11,7 @@ abigail-tools clang zsh groff-base python3-cryptography busybox-static redis-ser
 
 fuzz="clang-14 libclang-rt-14-dev llvm-14"
 static="cppcheck clang-tidy-14 python3"
-bench="python3 curl wrk nginx-light"
+bench="python3 curl wrk nginx-light redis-server"
 
 case "${1:-}" in
 tests) packages="$build $tests" ;;

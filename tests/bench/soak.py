@@ -27,7 +27,7 @@ from redis_server import RedisError, RedisServer  # noqa: E402
 SECONDS = float(os.environ.get("BERTH_SOAK_SECONDS", "600"))
 WHOLE_S = 600
 HOSTS = 4
-KILL_EVERY_S, FREEZE_EVERY_S, REDIS_EVERY_S = 8.5, 18, 90
+KILL_EVERY_S, FREEZE_EVERY_S, REDIS_EVERY_S = 7.5, 14, 75
 THAW_AFTER_S = 25   # at the latest, when Redis is away for a part of it
 BAD_S = 3           # a host that did not answer is not asked again so soon
 GENERATION_S = 20   # then other tasks are used, and the old ones' leases end
