@@ -136,7 +136,7 @@ static int open_rows(struct rconn *conn, const char *candidate, struct err *err)
 	if (rc == 0)
 		rc = judge_owner(store, reply, err);
 	/* A clock that goes already goes on: see guard_sample. */
-	if (rc == 0 && store->clock.base_ns == 0)
+	if (rc == 0 && redis_id_of(store)[0] == '\0')
 		rc = guard_start(conn, reply, clock_boot_ns(), err);
 	if (rc == 0)
 		rc = set_id(store, reply->element[OPEN_ID]->str, err);
@@ -151,7 +151,8 @@ static int open_once(struct rconn *conn, const char *candidate, struct err *err)
 
 	if (rc == 0)
 		rc = info_check(conn->store, &info, err);
-	if (rc == 0)
+	/* After a loss others run scripts already: the digests stay, and a Redis that does not know one is sent the text. */
+	if (rc == 0 && redis_id_of(conn->store)[0] == '\0')
 		rc = script_load(conn, err);
 	if (rc == 0)
 		rc = open_rows(conn, candidate, err);
