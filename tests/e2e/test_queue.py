@@ -10,6 +10,7 @@ import stored
 from counting import events_of, kinds_of, status_after
 from harness import TOKEN, check, equal, in_parallel, settled, wait_for
 
+
 def check_history(b, record):
     kinds = kinds_of(events_of(b).get(record["id"], []))
     equal(status_after(kinds), record["status"], f"what the events lead to: {kinds}")
