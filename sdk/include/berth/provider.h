@@ -99,7 +99,8 @@ struct berth_ops {
 			struct berth_instance_info *ret_info);
 	/* Ends an instance; no operation runs on it. MUST join every thread the plugin made for it. */
 	void (*close)(void *inst);
-	/* Reachability, credentials, versions. MUST tell UNAUTHENTICATED, FORBIDDEN and UNAVAILABLE apart. */
+	/* Reachability, credentials, versions. MUST tell UNAUTHENTICATED, FORBIDDEN and UNAVAILABLE apart. The host asks at
+	 * its start: INVALID refuses the target, so it is for what only the configuration can mend. */
 	int32_t (*check)(void *inst, struct berth_call *call);
 
 	/* Emits every session that carries the identity. MUST read the authority, never a stale cache. OK without an
