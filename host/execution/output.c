@@ -28,18 +28,22 @@ void output_watch_key(const char *id, char ret_key[64])
 
 struct stored_size {
 	const char *id;
+	const char *host; /* NULL: the claim is not asked for */
 	unsigned stream;
 	uint64_t size;
 	bool open;
+	bool ours; /* this host has the claim */
 };
 
 static int stored_size_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct stored_size *in = arg;
 	struct record r;
-	int rc = steps_load(txn, in->id, &r, NULL, err);
+	struct claim c;
+	int rc = steps_load(txn, in->id, &r, in->host ? &c : NULL, err);
 
 	in->open = rc == 0 && !record_status_terminal(r.status);
+	in->ours = in->open && in->host && c.runner && strcmp(c.runner, in->host) == 0;
 	in->size = rc ? 0 : (uint64_t)(in->stream == 1 ? r.result.stdout_bytes : r.result.stderr_bytes);
 	return rc;
 }
@@ -105,36 +109,63 @@ static int find_object(struct output_reader *reader, struct err *err)
 	return rc;
 }
 
-static int open_stored(struct output_reader *reader, const char *id, struct err *err)
+static int open_stored(struct output_reader *reader, uint64_t size, struct err *err)
 {
-	struct stored_size in = {.id = id, .stream = reader->stream};
-	int rc = store_view(reader->e->config.store, stored_size_step, &in, err);
-
-	if (rc)
-		return rc;
-	if (in.open) {
-		/* It came into line, or ended, between the two looks. */
-		reader->live = live_output(reader->e, id);
-		if (reader->live)
-			return 0;
-		rc = store_view(reader->e->config.store, stored_size_step, &in, err);
-		reader->remote = rc == 0 && in.open && !store_is_exclusive(reader->e->config.store);
-		if (reader->remote)
-			return 0;
-		if (rc == 0 && in.open)
-			rc = err_set(err, ERR_STORE, "execution %s is open and not in this host's line yet", id);
-		if (rc)
-			return rc;
-	}
-	reader->size = in.size;
-	record_output_key(id, reader->stream, reader->key);
+	reader->size = size;
+	record_output_key(reader->id, reader->stream, reader->key);
 	return find_object(reader, err);
+}
+
+/* One host's store: what is not in its line has ended. */
+static int open_own(struct output_reader *reader, struct stored_size *in, struct err *err)
+{
+	struct executions *e = reader->e;
+	int rc;
+
+	reader->live = live_output(e, reader->id);
+	if (reader->live)
+		return 0;
+	rc = store_view(e->config.store, stored_size_step, in, err);
+	if (rc || !in->open)
+		return rc ? rc : open_stored(reader, in->size, err);
+	/* It came into line, or ended, between the two looks. */
+	reader->live = live_output(e, reader->id);
+	if (reader->live)
+		return 0;
+	rc = store_view(e->config.store, stored_size_step, in, err);
+	if (rc == 0 && in->open)
+		rc = err_set(err, ERR_STORE, "execution %s is open and not in this host's line yet", reader->id);
+	return rc ? rc : open_stored(reader, in->size, err);
+}
+
+/* The rows say who has it: a host that was frozen still believes that its spool is the output. */
+static int open_shared(struct output_reader *reader, struct stored_size *in, struct err *err)
+{
+	int rc;
+
+	in->host = reader->e->config.host_id;
+	rc = store_view(reader->e->config.store, stored_size_step, in, err);
+	if (rc || !in->open)
+		return rc ? rc : open_stored(reader, in->size, err);
+	if (in->ours)
+		reader->live = live_output(reader->e, reader->id);
+	reader->remote = !reader->live;
+	return 0;
+}
+
+/* Where the output is now. */
+static int find(struct output_reader *reader, struct err *err)
+{
+	struct stored_size in = {.id = reader->id, .stream = reader->stream};
+
+	return store_is_exclusive(reader->e->config.store) ? open_own(reader, &in, err)
+							   : open_shared(reader, &in, err);
 }
 
 int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err)
 {
 	struct output_reader *reader = record_id_valid(id) ? calloc(1, sizeof(*reader)) : NULL;
-	int rc = 0;
+	int rc;
 
 	if (!reader)
 		return record_id_valid(id) ? err_set(err, ERR_NOMEM, "no memory for a reader")
@@ -142,9 +173,7 @@ int output_open(struct executions *e, const char *id, unsigned stream, struct ou
 	reader->e = e;
 	reader->stream = stream;
 	snprintf(reader->id, sizeof(reader->id), "%s", id);
-	reader->live = live_output(e, id);
-	if (!reader->live)
-		rc = open_stored(reader, id, err);
+	rc = find(reader, err);
 	if (rc)
 		output_close(reader);
 	else
@@ -193,13 +222,12 @@ static int read_stored(struct output_reader *reader, uint64_t offset, void *buf,
 	return rc;
 }
 
-/* Looks for the output where it is now. */
 static int find_again(struct output_reader *reader, struct err *err)
 {
 	spool_output_unref(reader->live);
 	reader->live = NULL;
 	reader->remote = false;
-	return open_stored(reader, reader->id, err);
+	return find(reader, err);
 }
 
 static int read_remote(struct output_reader *reader, uint64_t offset, void *buf, size_t cap, size_t *ret_len,

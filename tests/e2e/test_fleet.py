@@ -77,6 +77,7 @@ def test_a_frozen_host_writes_nothing_over_its_successor(make):
         a.proc.send_signal(signal.SIGSTOP)
         record = b.finish(made, limit=90)
         a.proc.send_signal(signal.SIGCONT)
+        equal(a.output(made), b"before\nafter\n")  # and does not show what it had of it when it froze
         equal((record["status"], record["result"]["exit_code"], record["attempt"]), ("completed", 7, 2))
         equal(b.sh("t", "cat ran"), b"1\n")
         # The thawed one sees what the other wrote, and goes on serving.
