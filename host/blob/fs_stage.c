@@ -51,6 +51,24 @@ static int make_lock(int root_fd, const char *name, int *ret_fd)
 	return EBUSY;
 }
 
+/* When the folders are made anew the lock may still be there, and held: another descriptor would wait for ourselves. */
+static bool is_held(const struct fs_store *store, int root_fd, const char *name)
+{
+	struct stat named, held;
+
+	return store->lock_fd >= 0 && fstat(store->lock_fd, &held) == 0 &&
+	       fstatat(root_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_dev == held.st_dev &&
+	       named.st_ino == held.st_ino;
+}
+
+static int take_lock(const struct fs_store *store, int root_fd, const char *name, int *ret_fd)
+{
+	if (!is_held(store, root_fd, name))
+		return make_lock(root_fd, name, ret_fd);
+	*ret_fd = fcntl(store->lock_fd, F_DUPFD_CLOEXEC, 0); /* the same lock */
+	return *ret_fd < 0 ? errno : 0;
+}
+
 int fs_stage_open(const struct fs_store *store, int root_fd, int *ret_fd, int *ret_lock)
 {
 	char name[sizeof(store->stage) + sizeof(FS_LOCK)];
@@ -59,7 +77,7 @@ int fs_stage_open(const struct fs_store *store, int root_fd, int *ret_fd, int *r
 	snprintf(name, sizeof(name), "%s" FS_LOCK, store->stage);
 	if (mkdirat(root_fd, FS_STAGING, 0700) != 0 && errno != EEXIST)
 		return errno;
-	number = make_lock(root_fd, name, &lock);
+	number = take_lock(store, root_fd, name, &lock);
 	if (number != 0)
 		return number;
 	if (mkdirat(root_fd, store->stage, 0700) != 0 && errno != EEXIST)
@@ -96,11 +114,16 @@ static int remove_locked(const struct fs_store *store, int dir_fd, const char *l
 {
 	int fd = openat(dir_fd, lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	char name[NAME_MAX + 1];
+	struct stat st;
 	int rc = 0;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : fs_error(err, errno, "open", lock);
 	if (lock_file(fd, LOCK_NB)) {
+		if (fstat(fd, &st) != 0 || st.st_nlink == 0) {
+			close(fd);
+			return 0; /* the name is another one's by now */
+		}
 		snprintf(name, sizeof(name), "%.*s", (int)(strlen(lock) - strlen(FS_LOCK)), lock);
 		rc = remove_left(store, dir_fd, name, err);
 		if (rc == 0 && unlinkat(dir_fd, lock, 0) != 0 && errno != ENOENT)

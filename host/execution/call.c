@@ -37,6 +37,13 @@ void call_moved_locked(struct run *run)
 	queue_wake_locked(run);
 }
 
+void call_is_back(struct run *run)
+{
+	lock_take(&run->e->lock);
+	run->moved = false;
+	lock_drop(&run->e->lock);
+}
+
 bool call_has_moved(struct run *run)
 {
 	bool moved;

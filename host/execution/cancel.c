@@ -96,6 +96,20 @@ static bool end_waiting(struct run *run)
 	return next != NEXT_LEAVE && next != NEXT_FOREIGN;
 }
 
+/* As end_waiting, on a thread that must not wait for the store: what cannot be written is left to a worker. */
+static void end_at_once(struct run *run)
+{
+	enum next next;
+
+	run->once = true;
+	next = finish_cancelled(run);
+	run->once = false;
+	if (next == NEXT_LEAVE)
+		queue_ready(run);
+	else
+		queue_end(run);
+}
+
 void cancel_local(struct executions *e, const char *id, const char *reason)
 {
 	struct run *run;
@@ -106,7 +120,7 @@ void cancel_local(struct executions *e, const char *id, const char *reason)
 	owned = run && !run->cancel && ask_locked(run, reason);
 	lock_drop(&e->lock);
 	if (owned)
-		end_waiting(run);
+		end_at_once(run);
 }
 
 /* The wish into the store; the end, too, where nobody has it. */

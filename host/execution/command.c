@@ -189,6 +189,8 @@ static int restart_step(struct txn *txn, void *arg, struct err *err)
 	struct claim c;
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
+	if (rc == 0 && (record_status_terminal(r.status) || fleet_is_foreign(run->e, &c, txn_now(txn), false)))
+		return steps_overtaken(run, err);
 	if (rc == 0 && r.status == RECORD_RUNNING && r.attempt == c.sent_attempt)
 		rc = take_claimed_step(run, txn, &r, &c, EVENT_RECLAIMED, in->events[0], err);
 	if (rc == 0)

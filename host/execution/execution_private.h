@@ -131,6 +131,7 @@ struct run {
 	bool asking;			   /* the call under way, or the last one, is a reattach */
 	char handle[BERTH_HANDLE_MAX + 1]; /* as the provider gave it */
 	struct run_docs fresh;		   /* of a step that may not have been committed */
+	bool once;			   /* its end is written in one try: the thread has other things to do than wait */
 	int64_t first_try_ns;		   /* of the provider call that is tried again */
 	unsigned tries;
 	unsigned restarts; /* starts of this process that certainly did not happen */
@@ -342,6 +343,7 @@ void call_on_lost(void *run, const char *reason);
 /* Another host has it: a call under way is left, no other is made. With executions.lock held. */
 void call_moved_locked(struct run *run);
 bool call_has_moved(struct run *run);
+void call_is_back(struct run *run); /* this host has claimed it again */
 /* Cancel: reaches the call under way. With executions.lock held. */
 void call_stop_locked(struct run *run, uint32_t state);
 /* No new provider call for this run: cancelled, lost, or the process stops. */
@@ -408,7 +410,8 @@ int recover_inherit(struct executions *e, const char *id, struct err *err);
 void sweep_line(struct executions *e); /* ends what waited in line for too long */
 void sweep_round(void *executions);
 void sweep_keep(void *executions);
-void sweep_expire(struct run *run); /* OWNED, its time in the queue is over */
+/* OWNED, its time in the queue is over. False: it is in line again, as the store is away. */
+bool sweep_expire(struct run *run);
 void cancel_task(const struct ident *ident, bool force, void *executions);
 bool recover_is_open(struct txn *txn, const char *id, void *executions);
 void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap);

@@ -363,7 +363,8 @@ static int write_end(struct finish_step *f, struct err *err)
 		if (!wait_to_store(f->run->e, ms))
 			return err_set(err, ERR_SHUTTING_DOWN, "the failpoint exec.terminal.before says so");
 	}
-	return steps_update_surely(f->run->e, finish_step, f, err);
+	return f->run->once ? steps_update(f->run->e, finish_step, f, err)
+			    : steps_update_surely(f->run->e, finish_step, f, err);
 }
 
 /* Before anybody is notified; see execution_runs_here. */

@@ -102,16 +102,22 @@ void runner_main(void *arg)
 		turn_over(run, next);
 }
 
-void sweep_expire(struct run *run)
+bool sweep_expire(struct run *run)
 {
 	/* A record that was not read yet, or that a runner claimed, is judged by the step. */
 	bool known = run->facts.lasts_ms != 0 && run->facts.attempt == 0;
-	enum next next = known ? finish_expired(run) : take_run(run);
+	bool away;
+	enum next next;
 
-	if (next == NEXT_COMMAND)
-		queue_ready(run); /* its session is there after all; a worker goes on */
+	run->once = !store_is_exclusive(run->e->config.store); /* the fleet's thread: it is the one that finds a lost store */
+	next = known ? finish_expired(run) : take_run(run);
+	away = run->once && next == NEXT_LEAVE && !is_stopping(run->e);
+	run->once = false;
+	if (next == NEXT_COMMAND || away)
+		queue_ready(run); /* its session is there after all, or the store is not: a worker, or a later round, goes on */
 	else
 		turn_over(run, next);
+	return !away;
 }
 
 /* ---- life ---- */

@@ -41,18 +41,20 @@ static bool expire_one(const char *key, void *value, void *arg)
 void sweep_line(struct executions *e)
 {
 	struct expired *x = calloc(1, sizeof(*x));
+	bool go_on;
 
 	if (!x)
 		return;
 	x->now_ms = steps_now(e);
+	go_on = true;
 	do {
 		x->count = 0;
 		lock_take(&e->lock);
 		map_each(e->runs, expire_one, x);
 		lock_drop(&e->lock);
 		for (size_t i = 0; i < x->count; i++)
-			sweep_expire(x->runs[i]);
-	} while (x->count == PAGE);
+			go_on = sweep_expire(x->runs[i]) && go_on;
+	} while (go_on && x->count == PAGE);
 	free(x);
 }
 

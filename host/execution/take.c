@@ -382,8 +382,10 @@ static enum next resumed(struct run *run)
 
 static enum next take_done(struct run *run, const struct take *take)
 {
-	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN)
+	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN) {
 		take_set_facts(run, &take->facts);
+		call_is_back(run);
+	}
 	switch (take->result) {
 	case TAKE_LIVE:
 		return live(run, take);

@@ -197,6 +197,12 @@ static int check_may_begin(struct sessions *s, struct err *err)
 		return err_set(err, ERR_SHUTTING_DOWN, "the host is stopping");
 	if (!session_may_act(s))
 		return err_set(err, ERR_STORE, "the store has not confirmed this host for too long");
+	/* A task without a row may have a session that its host has not told the new store of. */
+	if (atomic_load(&s->lost)) {
+		err_set(err, ERR_STORE, "the state was lost, and a new store is being told what runs");
+		err_reason(err, "store_lost");
+		return ERR_STORE;
+	}
 	return 0;
 }
 

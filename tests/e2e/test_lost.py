@@ -4,6 +4,7 @@
 import contextlib
 import shutil
 import threading
+import time
 
 from fleet import fleet
 from harness import check, equal, wait_for
@@ -148,3 +149,19 @@ def test_what_waits_is_lost_with_its_store(make):
         equal(a.finish(runs)["status"], "completed")
         wait_for(lambda: a.sh("t", "cat ran-t") == b"x\nagain\n", 20, "what was asked again to run")
         equal(len(a.mock.sessions()), 1)
+
+
+def test_a_host_stops_while_its_store_is_away(make):
+    """Though something in its line is over its time, whose end cannot be written."""
+    redis = RedisServer("--appendfsync", "always").start()
+    conf = SHORT.replace("execution: {", 'execution: { queue_timeout = "2s";') + 'runner: { concurrency = 1; };\nstop_grace = "200ms";\n'
+    try:
+        with fleet(make, 1, conf, server=redis) as (a,):
+            runs = a.create("t", "echo begun; sleep 100").expect(202).json["id"]
+            wait_for(lambda: a.output(runs) == b"begun\n", 20, "the command to run")
+            a.create("u", "true").expect(202)
+            redis.kill()
+            time.sleep(6)  # two seconds in line, and the look of every two seconds after them
+            equal(a.stop(), 0)
+    finally:
+        redis.close()

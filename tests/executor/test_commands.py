@@ -223,7 +223,7 @@ def test_signal(make):
     conn, headers = x.begin("trap '' TERM; (trap '' TERM; setsid sleep 99 &) ; while :; do sleep 0.02; done", execution, kill_grace_ms=60000)
     x.signal(execution, "KILL").ok()
     must(ending_of(whole(conn, headers))["kind"] == "cancelled", "not killed")
-    x.signal(execution, "HUP").fails("invalid", "signal", 400)
+    x.signal(execution, "HUP").fails("unsupported", "signal", 501)
 
 
 def test_tree(make):
