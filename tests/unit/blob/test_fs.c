@@ -597,6 +597,24 @@ static void test_a_folder_that_is_copied_back(void **state)
 	put_and_read(fixture, "executions/c/stdout");
 }
 
+/* Its lock stays, and is this process's own: it must not wait for it. */
+static void test_a_staging_folder_that_is_removed(void **state)
+{
+	struct fixture *fixture = *state;
+	struct err err = {0};
+	char staging[PATH];
+
+	put_and_read(fixture, "executions/a/stdout");
+	assert_true(snprintf(staging, sizeof(staging), "%s", blob_staging_dir(fixture->blobs)) < PATH);
+	walk(staging, true);
+	assert_int_equal(access(staging, F_OK), -1);
+	alarm(20); /* what waits for itself has to be ended */
+	assert_int_equal(blob_check(fixture->blobs, &err), 0);
+	put_and_read(fixture, "executions/b/stdout");
+	alarm(0);
+	assert_int_equal(access(staging, F_OK), 0);
+}
+
 static void test_a_folder_of_another_store_in_its_place(void **state)
 {
 	struct fixture *fixture = *state;
@@ -670,6 +688,7 @@ int main(void)
 		TEST(test_a_folder_that_is_taken_away),
 		TEST(test_a_folder_that_is_removed),
 		TEST(test_a_folder_that_is_copied_back),
+		TEST(test_a_staging_folder_that_is_removed),
 		TEST(test_a_folder_of_another_store_in_its_place),
 		TEST(test_adopted),
 		TEST(test_threads),
