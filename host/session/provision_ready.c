@@ -49,7 +49,7 @@ static void on_progress(void *arg, unsigned phase, const char *text)
 	if (clock_boot_ns() < p->phase_ns)
 		return;
 	p->phase_ns = clock_after_ms(PHASE_EVERY_MS);
-	if (phase > 0 && phase < sizeof(words) / sizeof(*words))
+	if (phase < sizeof(words) / sizeof(*words) && words[phase])
 		change.text = words[phase];
 	/* For people only: a store that is away is no reason to fail. */
 	if (row_update(p->job->s, &p->job->ident, set_phase, &change, &err))
