@@ -106,7 +106,8 @@ def race(cluster, kube, tasks, warm):
         equal([t for t, u in witness.pods_of.items() if len(u) > 1], [], "tasks that had two pods")
         equal(len(witness.pods_of), tasks, "tasks with a pod")
         claimed = len(pool & set(witness.tasks_of))
-        check(claimed >= min(tasks, warm) * 9 // 10, "warm pods that were claimed:", claimed, "of", warm)
+        # Who finds none ready at its instant makes one: a few where the tasks are as many as the pods.
+        check(claimed >= min(tasks, warm) * 3 // 4, "warm pods that were claimed:", claimed, "of", warm)
         in_parallel(32, lambda n: [hosts[(i + 3) % 4].teardown(f"t{i}", wait="60s").expect(200, 202, 204) for i in range(n, tasks, 32)])
         wait_for(lambda: all("berth.dev/pool" in p["metadata"]["labels"] for p in kube.pods().values()), 120, "the tasks' pods to go")
         wait_for(lambda: len(kube.pods()) == warm, 60 + warm, "the pool to be as full as before")
