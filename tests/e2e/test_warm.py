@@ -63,7 +63,6 @@ def test_O1_64_first_requests_take_one_warm_session(make):
 def many_tasks(make, pool, tasks):
     b = make(conf=FAST, target=f"warm = {pool};").start()
     filled(b, pool, 120)
-    before = warm_sessions(b)
     records = in_parallel(tasks, lambda i: b.run(f"t{i}", "pwd", limit=180))
     for record in records:
         equal(record["status"], "completed", record.get("error"))
@@ -72,8 +71,9 @@ def many_tasks(make, pool, tasks):
     owners = [(s["workspace"], s["task"]) for s in sessions.values() if s.get("task")]
     equal(len(owners), tasks, "sessions with a task")
     equal(len(set(owners)), tasks, "sessions per task")
-    used = before & {ref for ref, s in sessions.items() if s.get("task")}
-    check(len(used) >= min(pool, tasks) // 2, f"{len(used)} of {pool} warm sessions were taken")
+    # The pool is filled again meanwhile, so not all of them are of those that were there at the beginning.
+    used = sum("a session is live" in line and "how=warm" in line for line in b.log().splitlines())
+    check(used >= min(pool, tasks) * 3 // 4, f"{used} of {tasks} tasks took a warm session of a pool of {pool}")
     filled(b, pool, 120)
     counts_agree(b)
 
