@@ -384,7 +384,8 @@ static enum next take_done(struct run *run, const struct take *take)
 {
 	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN) {
 		take_set_facts(run, &take->facts);
-		call_is_back(run);
+		if (!store_is_exclusive(run->e->config.store)) /* only there another host can have had it */
+			call_is_back(run);
 	}
 	switch (take->result) {
 	case TAKE_LIVE:

@@ -4,7 +4,6 @@
 import contextlib
 import shutil
 import threading
-import time
 
 from fleet import fleet
 from harness import check, equal, wait_for
@@ -161,7 +160,8 @@ def test_a_host_stops_while_its_store_is_away(make):
             wait_for(lambda: a.output(runs) == b"begun\n", 20, "the command to run")
             a.create("u", "true").expect(202)
             redis.kill()
-            time.sleep(6)  # two seconds in line, and the look of every two seconds after them
+            # A look every two seconds: by the third one it was over its time, and the thread that looks goes on.
+            wait_for(lambda: a.log().count("the request stream could not be read") > 2, 20, "looks at the line without a store")
             equal(a.stop(), 0)
     finally:
         redis.close()
