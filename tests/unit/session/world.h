@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #include "core/thread.h"
 #include "plugin/call.h"
 #include "session/session.h"
+#include "session/sweep.h"
 
 #define WAIT_MS 30000 /* every wait is for a condition; this only ends a test that hangs */
 
@@ -188,12 +190,26 @@ static inline size_t world_sessions(struct world *w, char ret_ref[64])
 	return count;
 }
 
+/* A new store adopts what it finds at first; a test's session that comes into the middle of that would be taken by it. */
+static inline void world_settle(struct world *w)
+{
+	struct target *one = registry_find(w->registry, "one");
+	struct sweep_state state = {.pending = true};
+	struct err err = {0};
+
+	for (int64_t end = clock_after_ms(WAIT_MS); one && state.pending; poll(NULL, 0, 5)) {
+		WORLD_CHECK(sweep_look(w->s, one, &state, &err));
+		assert(clock_left_ms(end) > 0);
+	}
+}
+
 /* A session that somebody else made, to be seen from visible_ms from now on. */
 static inline void world_plant(struct world *w, const char *task, const char *ref, const char *intent, int64_t visible_ms)
 {
 	char path[256], boot[37];
 	FILE *file;
 
+	world_settle(w);
 	snprintf(path, sizeof(path), "%s/by-task/ws", w->paths[1]);
 	mkdir(path, 0700);
 	snprintf(path, sizeof(path), "%s/by-task/ws/%s", w->paths[1], task);
