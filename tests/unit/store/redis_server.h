@@ -33,6 +33,7 @@ void redis_server_launch(struct redis_server *server);			      /* after a kill; 
 void redis_server_stop(struct redis_server *server);			      /* kill and remove the folder */
 /* One command of words without blanks in them; the answer as text, of a list how long it is; to be freed. */
 char *redis_server_ask(struct redis_server *server, const char *command);
+char *redis_server_try(struct redis_server *server, const char *command); /* NULL: the connection failed */
 void redis_server_must(struct redis_server *server, const char *command, const char *answer);
 /* A moment to give, between two looks at what a test waits for. */
 void redis_server_breathe(void);

@@ -92,15 +92,16 @@ static int open_by_sentinel(struct cluster *cluster, unsigned min_acks, struct s
 	return store_open_redis(&config, ret, err);
 }
 
+/* A sentinel that sets a server's role cuts its clients' connections. */
 static void wait_replication(struct redis_server *server, const char *word)
 {
 	int64_t until = clock_after_ms(WAIT_MS);
 	bool found = false;
 
 	while (!found) {
-		char *text = redis_server_ask(server, "INFO replication");
+		char *text = redis_server_try(server, "INFO replication");
 
-		found = strstr(text, word) != NULL;
+		found = text != NULL && strstr(text, word) != NULL;
 		free(text);
 		if (!found && clock_boot_ns() > until)
 			fail_msg("no %s in time", word);
