@@ -11,7 +11,7 @@
 #define LIMIT_JSON_BODY (64 * LIMIT_KIB)
 #define LIMIT_INLINE_FILE (16 * LIMIT_MIB)
 #define LIMIT_URI 8000
-#define LIMIT_HEADERS (32 * LIMIT_KIB)
+#define LIMIT_HEADERS (16 * LIMIT_KIB)
 #define LIMIT_LABEL 255          /* session_id, workflow_id, idempotency key */
 #define LIMIT_ARTIFACT_PATHS 256
 #define LIMIT_ERROR_TEXT 1024
