@@ -15,7 +15,7 @@ GROUP = "agentarea-sandbox-runners"
 
 @contextlib.contextmanager
 def hosts_of(make, count, conf="", execution=""):
-    redis = RedisServer().start()
+    redis = RedisServer("--appendfsync", "always").start()
     try:
         with fleet(make, count, SHORT % execution + conf, server=redis) as hosts:
             yield redis, hosts, hosts[0].store_name
@@ -101,3 +101,59 @@ def test_what_no_living_host_knows_of_is_found_without_a_restart(make):
         equal(b.sh("t", "cat ran"), b"x\n")
         check("an open execution had no message" in b.log(), "it was found by its record")
         equal(redis.call("XLEN", f"{name}.requests"), 0)
+
+
+def lose_group(redis, name):
+    redis.call("XGROUP", "DESTROY", f"{name}.requests", GROUP)
+
+
+def lose_stream(redis, name):
+    redis.call("DEL", f"{name}.requests")
+
+
+def restart(redis, name):
+    redis.kill()
+    redis.start()
+
+
+def accepted(host, task, command):
+    """As a client does it: what was refused for a store that is away is sent again."""
+    made = []
+
+    def create():
+        answer = host.create(task, command)
+        made.extend([answer.expect(202).json["id"]] if answer.status != 503 else [])
+        return made
+    wait_for(create, 60, "the command to be accepted")
+    return made[0]
+
+
+def harm(redis, name, hosts, how, number):
+    """One accident, with a command that runs, one that waits for its place, and none."""
+    a, b = hosts
+    gate = a.dir / f"gate-{number}"
+    command = f"echo $0 >> ran-{number}; while [ ! -e {gate} ]; do sleep 0.05; done; echo done"
+    for busy in (False, True):
+        made = [a.create(f"t{i}", command).expect(202).json["id"] for i in range(3)] if busy else []
+        if busy:
+            wait_for(lambda: any(a.record(m)["status"] == "running" for m in made), 30, "a command to run")
+        before = [h.log().count("\n") for h in hosts]
+        how(redis, name)
+        new = [accepted(host, f"n{i}", "echo new") for i, host in enumerate(hosts)] if not busy else []
+        if busy:
+            gate.touch()
+        for execution in made + new:
+            equal(b.finish(execution)["status"], "completed")
+            equal(a.output(execution), b"done\n" if execution in made else b"new\n")
+        for host, lines in zip(hosts, before):
+            check(host.log().count("\n") - lines < 400, how.__name__, "filled the log")
+    for i in range(3):
+        equal(a.sh(f"t{i}", f"cat ran-{number} | wc -l").strip(), b"1", "runs")
+
+
+def test_Q1_group_stream_or_redis_lost_while_idle_and_busy(make):
+    with hosts_of(make, 2, "runner: { concurrency = 4; };\n") as (redis, hosts, name):
+        for number, how in enumerate((lose_group, lose_stream, restart)):
+            harm(redis, name, hosts, how, number)
+        equal(redis.call("XLEN", f"{name}.requests"), 0)
+        settled(hosts[0], 60)
