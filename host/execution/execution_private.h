@@ -402,7 +402,7 @@ void finish_hand_back(struct run *run);				 /* stop: the claim is free, the hold
 int recover_stream(struct executions *e, struct err *err);
 /* Looks at every record once: an open one that nobody has is put in line. */
 int recover_lost(struct executions *e, struct err *err);
-/* The same for those that wait, without a look at what has ended: cheap enough to be done again and again. */
+/* The same for those young enough to wait: cheap enough to be done again and again. */
 int recover_waiting(struct executions *e, struct err *err);
 int recover_adopt(struct executions *e, const char *id, struct err *err);
 /* The same of one whose claim is over, which may stand in line here since before it was claimed. */

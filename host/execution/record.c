@@ -300,11 +300,18 @@ int claim_decode(struct arena *arena, const char *id, const char *doc, size_t le
 	return r;
 }
 
+void record_first_id(int64_t ms, char ret_id[IDENT_ID_MAX + 1])
+{
+	if (ms < 0)
+		ms = 0;
+	snprintf(ret_id, IDENT_ID_MAX + 1, RECORD_ID_PREFIX "%011llx", (unsigned long long)ms & 0xfffffffffffULL);
+}
+
 void record_new_id(int64_t now_ms, char ret_id[IDENT_ID_MAX + 1])
 {
-	char prefix[sizeof(RECORD_ID_PREFIX) + 11];
+	char prefix[IDENT_ID_MAX + 1];
 
-	snprintf(prefix, sizeof(prefix), RECORD_ID_PREFIX "%011llx", (unsigned long long)now_ms & 0xfffffffffffULL);
+	record_first_id(now_ms, prefix);
 	ident_random(ret_id, prefix, 13);
 }
 

@@ -135,6 +135,8 @@ int claim_decode(struct arena *arena, const char *id, const char *doc, size_t le
 /* "sexec_" + 24 hex digits that sort by time: 11 of the millisecond, 13 random. */
 #define RECORD_ID_PREFIX "sexec_"
 void record_new_id(int64_t now_ms, char ret_id[IDENT_ID_MAX + 1]);
+/* Sorts before all ids of that millisecond and later, and after all of earlier ones; not an id itself. */
+void record_first_id(int64_t ms, char ret_id[IDENT_ID_MAX + 1]);
 bool record_id_valid(const char *id);
 /* "executions/<id>/stdout". stream 1 or 2. */
 #define RECORD_OUTPUT_KEY_MAX 144

@@ -12,7 +12,6 @@
 #include "execution/execution_private.h"
 
 #define PAGE 200
-#define WAITING_MAX 20000 /* rows of one look: they fit into one step */
 
 /* ---- one execution ---- */
 
@@ -301,7 +300,8 @@ static int adopt_missed(struct executions *e, const char *id, struct err *err)
 	return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT ? 0 : rc;
 }
 
-int recover_lost(struct executions *e, struct err *err)
+/* All whose ids come after `after`. */
+static int look_through(struct executions *e, const char *after, struct err *err)
 {
 	struct open_page *page = calloc(1, sizeof(*page));
 	int rc = 0;
@@ -312,6 +312,7 @@ int recover_lost(struct executions *e, struct err *err)
 		free(page);
 		return err_set(err, ERR_NOMEM, "no memory to look at the records");
 	}
+	snprintf(page->after, sizeof(page->after), "%s", after);
 	do {
 		rc = store_view(e->config.store, open_step, page, err);
 		for (size_t i = 0; rc == 0 && i < page->count; i++)
@@ -322,55 +323,26 @@ int recover_lost(struct executions *e, struct err *err)
 	return rc;
 }
 
-/* ---- the same again and again ---- */
-
-struct waiting {
-	struct executions *e;
-	struct arena *arena;
-	struct buf ids; /* NUL-terminated, one after the other */
-	size_t seen;
-};
-
-static bool waiting_one(const struct store_row *row, void *arg)
+int recover_lost(struct executions *e, struct err *err)
 {
-	struct waiting *waiting = arg;
-	enum record_status status;
-
-	waiting->seen++;
-	arena_reset(waiting->arena);
-	if (record_decode_status(waiting->arena, row->key, row->doc, row->doc_len, &status, NULL) ||
-	    record_status_terminal(status))
-		return true;
-	return buf_append(&waiting->ids, row->key, strlen(row->key) + 1) == 0;
+	return look_through(e, "", err);
 }
 
-/* What waits is due when its time in the queue is over; what runs has a claim, whose end is looked for anyway. */
-static int waiting_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct waiting *waiting = arg;
-	const struct conf *conf = waiting->e->config.conf;
-	int64_t upto = txn_now(txn) + conf->exec_queue_ms + conf->claim_ttl_ms;
-
-	buf_clear(&waiting->ids);
-	waiting->seen = 0;
-	return txn_scan_due(txn, STORE_EXECUTION, upto, WAITING_MAX, waiting_one, waiting, err);
-}
-
+/*
+ * What waits is younger than its time in the queue, and ids sort by age; a create may have waited for the store with
+ * its id for a claim's life. The sweep finds what is older, and what runs has a claim, whose end is looked for anyway.
+ */
 int recover_waiting(struct executions *e, struct err *err)
 {
-	struct waiting waiting = {.e = e, .arena = arena_new(4 * LIMIT_ROW)};
-	int rc = waiting.arena ? 0 : err_set(err, ERR_NOMEM, "no memory to look at the records");
+	const struct conf *conf = e->config.conf;
+	char after[IDENT_ID_MAX + 1];
+	int64_t now;
+	int rc = store_now(e->config.store, &now, err);
 
-	buf_init(&waiting.ids, WAITING_MAX * (IDENT_ID_MAX + 1));
-	if (rc == 0)
-		rc = store_view(e->config.store, waiting_step, &waiting, err);
-	for (size_t at = 0; rc == 0 && at < waiting.ids.len; at += strlen(waiting.ids.ptr + at) + 1)
-		rc = adopt_missed(e, waiting.ids.ptr + at, err);
-	if (rc == 0 && waiting.seen == WAITING_MAX)
-		log_info("only the oldest of the executions that wait were looked at", KI("count", WAITING_MAX));
-	buf_fini(&waiting.ids);
-	arena_free(waiting.arena);
-	return rc;
+	if (rc)
+		return rc;
+	record_first_id(now - conf->exec_queue_ms - conf->claim_ttl_ms, after);
+	return look_through(e, after, err);
 }
 
 bool recover_is_open(struct txn *txn, const char *id, void *arg)

@@ -249,6 +249,13 @@ static void ids_sort_by_time(void **state)
 	assert_true(ident_is_random(a, "sexec_", 24));
 	record_new_id(INT64_C(1764410400000), b);
 	assert_string_not_equal(a, b);
+	record_first_id(INT64_C(1764410400001), b);
+	assert_true(strcmp(a, b) < 0);
+	record_new_id(INT64_C(1764410400001), a);
+	assert_true(strcmp(b, a) < 0);
+	assert_false(record_id_valid(b));
+	record_first_id(-1, a);
+	assert_string_equal(a, "sexec_00000000000");
 	assert_false(record_id_valid("sexec_"));
 	assert_false(record_id_valid(NULL));
 }

@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "core/limits.h"
+#include "execution/execution_private.h"
+
 static struct host host;
 
 static int make(void **state)
@@ -481,6 +484,77 @@ static void a_lost_message_is_made_up_for(void **state)
 	host_check_history(&host, id);
 }
 
+#define ENDED 20001
+#define ENDED_STEP 1000
+
+struct planted {
+	int64_t from_ms, due_ms;
+	size_t first;
+};
+
+/* Ended ones, each younger than the one before. */
+static int plant_ended(struct txn *txn, void *arg, struct err *err)
+{
+	static const char doc[] = "{\"status\":\"completed\"}";
+	const struct planted *planted = arg;
+	int rc = 0;
+
+	for (size_t i = planted->first; rc == 0 && i < planted->first + ENDED_STEP && i < ENDED; i++) {
+		char id[IDENT_ID_MAX + 1];
+
+		record_new_id(planted->from_ms + (int64_t)i, id);
+		rc = txn_put(txn, STORE_EXECUTION,
+			     &(struct store_row){.key = id,
+						 .group = "",
+						 .due_ms = planted->due_ms,
+						 .doc = doc,
+						 .doc_len = sizeof(doc) - 1},
+			     err);
+	}
+	return rc;
+}
+
+static void plant_waiting(int64_t now_ms, char id[IDENT_ID_MAX + 1])
+{
+	struct record r = {.id = id,
+			   .workspace_id = "ws",
+			   .task_id = "t",
+			   .status = RECORD_QUEUED,
+			   .revision = 1,
+			   .command = {.timeout_seconds = 60, .stdout_max_bytes = 1024, .stderr_max_bytes = 1024},
+			   .created_ms = now_ms,
+			   .updated_ms = now_ms,
+			   .queue_expires_ms = now_ms + host.conf.exec_queue_ms};
+	struct buf buf;
+
+	record_new_id(now_ms, id);
+	buf_init(&buf, LIMIT_ROW);
+	r.status_word = record_status_word(r.status);
+	assert_int_equal(record_encode(&r, &buf, NULL), 0);
+	put(&(struct put){.table = STORE_COMMAND, .key = id, .doc = "echo found"});
+	put(&(struct put){.table = STORE_EXECUTION, .key = id, .doc = buf.ptr});
+	buf_fini(&buf);
+}
+
+/* However many have ended meanwhile, the look for those that only their records tell of reaches the youngest. */
+static void one_that_waits_behind_many_that_ended_is_found(void **state)
+{
+	struct planted planted = {0};
+	char id[IDENT_ID_MAX + 1];
+	int64_t now;
+
+	(void)state;
+	assert_int_equal(store_now(host.store, &now, NULL), 0);
+	planted = (struct planted){.from_ms = now - 2 * ENDED, .due_ms = now + host.conf.exec_queue_ms / 2};
+	for (; planted.first < ENDED; planted.first += ENDED_STEP)
+		assert_int_equal(store_update(host.store, plant_ended, &planted, NULL), 0);
+	plant_waiting(now, id);
+	assert_int_equal(recover_waiting(host.e, NULL), 0);
+	host_finish(&host, id);
+	host_expect(&host, id, "status", "completed");
+	host_expect_output(&host, id, 1, "found\n");
+}
+
 /* ---- time ---- */
 
 static void the_queue_has_a_deadline(void **state)
@@ -630,6 +704,7 @@ int main(void)
 		TEST(a_lost_message_is_made_up_for),
 		TEST(outputs_of_a_crashed_host_are_not_half_there),
 		cmocka_unit_test_setup_teardown(a_requeued_letter_is_read_at_once, make, down),
+		TEST(one_that_waits_behind_many_that_ended_is_found),
 		cmocka_unit_test(the_queue_has_a_deadline),
 		cmocka_unit_test(capacity_is_waited_for_and_then_told),
 		cmocka_unit_test(a_full_queue_is_refused),
