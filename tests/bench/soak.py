@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -302,13 +303,28 @@ class Soak:
         return [(pid, command) for pid, command in counting.processes(self.hosts[0]) if pid not in mine]
 
 
+def keep(run):
+    """What a run that counted something leaves: the hosts' folders with their logs, Redis' file, and what is known of each execution."""
+    first = run.hosts[0]
+    named = set(re.findall(r"sexec_[0-9a-f]{24}", " ".join(run.judged.faults)))
+    known = {one: {"record": (stored.doc(first, "executions", one) or b"").decode(), "claim": (stored.doc(first, "claims", one) or b"").decode(),
+                   "log": sorted(line for host in run.hosts for line in host.log().splitlines() if one in line)} for one in named}
+    for one, events in counting.events_of(first).items():
+        if one in named:
+            known[one]["events"] = events
+    path = first.dir / "evidence.json"
+    path.write_text(json.dumps({"faults": run.judged.faults, "errors": run.errors, "executions": known}, indent=1))
+    print(f"soak: kept {path}, {run.redis.dir} and " + ", ".join(str(host.dir) for host in run.hosts), file=sys.stderr, flush=True)
+
+
 def soak(options, stack):
+    kept = threading.Event()
     redis = RedisServer("--appendfsync", "always").start()
-    stack.callback(redis.close)
+    stack.callback(lambda: redis.kill() if kept.is_set() else redis.close())
 
     def make(**kw):
         host = Daemon("soak", target="warm = 3;", **kw)
-        stack.callback(host.close)
+        stack.callback(lambda: host.close(keep=kept.is_set()))
         return host
 
     hosts = stack.enter_context(fleet(make, HOSTS, CONF, server=redis))
@@ -322,6 +338,9 @@ def soak(options, stack):
                 host.start()
         run.judge()
         run.account()
+        if run.judged.faults or run.errors:
+            kept.set()
+            keep(run)
         for text in run.judged.faults[:50] + run.errors[:20]:
             print(f"soak: {text}", file=sys.stderr, flush=True)
         print(f"soak: {dict(run.did)}", file=sys.stderr, flush=True)
