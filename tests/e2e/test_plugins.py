@@ -348,8 +348,9 @@ def test_a_release_that_hangs(make):
 
 
 def test_a_target_that_is_gone(make):
-    """Commands on a target that was taken out of the configuration end at the start, not after session.starting."""
-    b = with_zoo(make)
+    """Commands on a target that was taken out of the configuration end at the start, not after session.starting; on a store that may be
+    shared, when the dead daemon's claim is over."""
+    b = with_zoo(make, conf='execution: { claim_ttl = "2s"; };\n')
     target(b, "mock", more=f'config: {{ root = "{b.dir}/other"; }};')
     file = b.dir / "providers.d" / "20-mock.conf"
     file.write_text(file.read_text().replace('name = "mock"', 'name = "other"').replace('region = "mock"', 'region = "other"'))
