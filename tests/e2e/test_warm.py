@@ -11,6 +11,8 @@ import stored
 from harness import check, equal, in_parallel, settled, wait_for
 
 FAST = 'gc: { interval = "100ms"; };\n'
+# On a store that may be shared, what a dead daemon owned, and a create that it may have sent, are waited for until their time is over.
+SHORT = FAST + 'lease: { operation_ttl = "2s"; owner_ttl = "2s"; };\nexecution: { claim_ttl = "2s"; };\nsession: { starting = "4s"; };\n'
 # What nobody knows is old enough after seven minutes by default; those planted below are an hour old.
 KILLS = ("warm.created", "warm.reserved", "assign.before", "assign.after")
 ROUNDS, ROUNDS_FULL = 3, 25
@@ -153,7 +155,7 @@ def test_creates_that_fail_back_off(make):
 
 
 def kill_rounds(make, point):
-    b = make(conf=FAST, target="warm = 3;")
+    b = make(conf=SHORT, target="warm = 3;")
     rng = random.Random(point)
     b.failpoints()
     b.start()
