@@ -99,13 +99,23 @@ static int tell_offsets(struct req *req, bool terminal, bool *ret_done, struct e
 	return put_offsets(req, bytes);
 }
 
-static int tell_events(struct req *req, bool *ret_more, bool *ret_done, struct err *err)
+static bool is_terminal(struct req *req)
+{
+	const struct events *events = req->state;
+	struct execution_head head;
+
+	return execution_head(executions_of(req), events->id, &head, NULL) == 0 && head.terminal;
+}
+
+/* What an execution said last is its end: that is not told before its last offsets. */
+static int tell_events(struct req *req, bool terminal, bool *ret_more, bool *ret_ended, bool *ret_done, struct err *err)
 {
 	struct events *events = req->state;
 	int r = 0;
 
 	*ret_more = true;
-	while (r == 0 && stream_room(&req->stream) >= PIECE_MAX) {
+	*ret_ended = false;
+	while (r == 0 && !*ret_ended && stream_room(&req->stream) >= PIECE_MAX) {
 		uint64_t seq = 0;
 		char *doc = NULL;
 
@@ -113,9 +123,13 @@ static int tell_events(struct req *req, bool *ret_more, bool *ret_done, struct e
 		*ret_more = r == 0 && doc;
 		if (!*ret_more)
 			break;
-		r = put_event(req, seq, doc);
-		events->last = seq;
-		*ret_done = true;
+		if (terminal || !is_terminal(req)) {
+			r = put_event(req, seq, doc);
+			events->last = seq;
+			*ret_done = true;
+		} else {
+			*ret_ended = true;
+		}
 		free(doc);
 	}
 	return r;
@@ -126,16 +140,18 @@ static int fill(struct req *req, bool *ret_done, struct err *err)
 {
 	struct events *events = req->state;
 	struct execution_head head;
-	bool more = true;
+	bool more = true, ended_meanwhile = false;
 	int r;
 
 	if (stream_is_gone(&req->stream))
 		return err_set(err, ERR_CANCELLED, "the reader is gone");
-	r = execution_head(executions_of(req), events->id, &head, err);
-	if (r == 0 && (head.running || head.terminal))
-		r = tell_offsets(req, head.terminal, ret_done, err);
-	if (r == 0)
-		r = tell_events(req, &more, ret_done, err);
+	do {
+		r = execution_head(executions_of(req), events->id, &head, err);
+		if (r == 0 && (head.running || head.terminal))
+			r = tell_offsets(req, head.terminal, ret_done, err);
+		if (r == 0)
+			r = tell_events(req, head.terminal, &more, &ended_meanwhile, ret_done, err);
+	} while (r == 0 && ended_meanwhile);
 	if (r != 0)
 		return r;
 	events->running = head.running;
