@@ -169,6 +169,7 @@ class Berth:
         self.state = self.dir / "state"
         self.state.mkdir(mode=0o700)
         self.env = dict(env or {})
+        self.programs, self.plugins, self.helpers = BUILD / "bin", BUILD / "lib/berth/plugins", BUILD / "bin"
         self.proc = None
         self.port = None
         self.log_path = self.dir / "berthd.log"
@@ -206,8 +207,8 @@ class Berth:
             groups.append(f'{{ name = "{name}"; secret = "file:{path}"; scopes = [ {quoted(scopes)} ]; '
                           f'workspaces = [ {quoted(workspaces)} ]; }}')
         conf.write_text(
-            f'deployment = "e2e";\nstate_dir = "{self.state}";\nplugin_dir = "{BUILD}/lib/berth/plugins";\n'
-            f'helper_dir = "{BUILD}/bin";\nhttp: {{ port = 0; {self.http_text} }};\nlog: {{ level = "debug"; }};\n'
+            f'deployment = "e2e";\nstate_dir = "{self.state}";\nplugin_dir = "{self.plugins}";\n'
+            f'helper_dir = "{self.helpers}";\nhttp: {{ port = 0; {self.http_text} }};\nlog: {{ level = "debug"; }};\n'
             f'tokens = ( {", ".join(groups)} );\n{self.store_text()}{self.conf_text}\n')
         providers = self.dir / "providers.d"
         providers.mkdir(exist_ok=True)
@@ -223,7 +224,7 @@ class Berth:
             env.update(self.faketime)
         (self.state / "port").unlink(missing_ok=True)
         log = open(self.log_path, "ab")
-        self.proc = subprocess.Popen([str(BUILD / "bin" / "berthd"), "-c", str(self.dir / "berth.conf")],
+        self.proc = subprocess.Popen([str(self.programs / "berthd"), "-c", str(self.dir / "berth.conf")],
                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd="/")
         log.close()
         if expect_exit is not None:
