@@ -13,8 +13,6 @@
 #include "core/log.h"
 #include "session/warm.h"
 
-#define FIND_MS 30000
-
 int provision_failpoint(const char *name, struct err *err)
 {
 	return FAILPOINT(name) ? err_set(err, ERR_INTERNAL, "failpoint %s", name) : 0;
@@ -123,17 +121,37 @@ static int put_aside(struct provision *p, const struct made *found, size_t count
 	return r ? r : job_update(p->job, set_strays, &others, err);
 }
 
+/* One look has a time of its own, so that one that hangs is given up. That it took longer says nothing about the task,
+ * and many tasks may be waiting for a busy provider: then it is asked again for as long as the job has time. What the
+ * provider says itself is told at once. */
+static int look(struct job *job, struct made **ret, size_t *ret_count, struct err *err)
+{
+	for (int64_t tries = 1;; tries++) {
+		int64_t until_ns = clock_after_ms(job->s->find_ms);
+		bool last = until_ns >= job->deadline_ns;
+		struct err why = {0};
+		int r = lookup_find(job, last ? job->deadline_ns : until_ns, ret, ret_count, &why);
+
+		if (r != ERR_PROVIDER_TIMEOUT || last || clock_left_ms(until_ns) > 0) {
+			*err = r ? why : *err;
+			return r;
+		}
+		log_warn("a look for a task's sessions took too long; it is repeated", KS("task", job->key),
+			 KI("tries", tries));
+		r = provision_pause(job, tries, POLL_FIRST_MS, POLL_MOST_MS, &why, err);
+		if (r)
+			return r;
+	}
+}
+
 /* Takes what is there, if anything; everything else becomes a stray. */
 int provision_find(struct provision *p, bool ours, struct err *err)
 {
-	int64_t deadline_ns = clock_after_ms(FIND_MS);
 	const struct made *pick;
 	struct made *found;
 	size_t count;
-	int r;
+	int r = look(p->job, &found, &count, err);
 
-	r = lookup_find(p->job, deadline_ns < p->job->deadline_ns ? deadline_ns : p->job->deadline_ns, &found, &count,
-			err);
 	if (r)
 		return r;
 	pick = lookup_pick(found, count, &p->job->row, ours);

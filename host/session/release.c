@@ -15,7 +15,6 @@
 #define CALL_FIRST_MS                                                                                                  \
 	INT64_C(10000) /* a delete that hangs must not hold its task for a minute; one that is slow gets it later */
 #define CALL_MOST_MS 60000
-#define FIND_MS 30000
 #define POLL_FIRST_MS 50
 #define POLL_MOST_MS 2000
 
@@ -81,7 +80,7 @@ static int release_found(struct job *job, bool *ret_current, struct err *err)
 {
 	struct made *found;
 	size_t count;
-	int r = lookup_find(job, clock_after_ms(FIND_MS), &found, &count, err);
+	int r = lookup_find(job, clock_after_ms(job->s->find_ms), &found, &count, err);
 
 	*ret_current = false;
 	for (size_t i = 0; r == 0 && i < count; i++) {

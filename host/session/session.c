@@ -23,6 +23,7 @@
 #define PROVISIONERS_MAX 4096 /* blocked ones cost a stack each */
 #define WORKERS_MAX 256
 #define JOBS_QUEUED_MAX 100000
+#define FIND_MS 30000
 #define STOP_SLACK_MS 2000 /* for jobs that were told to stop */
 
 static struct binding_rules make_rules(const struct conf *conf)
@@ -51,6 +52,7 @@ int sessions_new(const struct sessions_config *config, struct sessions **ret, st
 	s->magic = SESSIONS_MAGIC;
 	s->config = *config;
 	s->rules = make_rules(config->conf);
+	s->find_ms = FIND_MS;
 	s->exclusive = store_is_exclusive(config->store);
 	s->roles = conf_roles(config->conf);
 	s->gc_at_ns = INT64_MAX;

@@ -29,6 +29,7 @@ struct sessions {
 	struct sessions_config config;
 	struct session_hooks hooks;
 	struct binding_rules rules;
+	int64_t find_ms; /* for one look for a task's sessions */
 	bool exclusive;
 	unsigned roles;
 	_Atomic unsigned commands; /* see session_set_capacity */

@@ -229,6 +229,21 @@ static void o5_an_error_of_the_lookup_is_never_absence(void **state)
 }
 
 /* Within the back-off the same failure is answered without asking the provider. */
+/* A look that hangs is given up and repeated, within the time that the task has. */
+static void a_look_that_hangs_is_repeated(void **state)
+{
+	struct session_hold *hold;
+	struct err err = {0};
+
+	(void)state;
+	w.s->find_ms = 200;
+	world_faults(&w, "find nth=1 hang\n");
+	assert_int_equal(world_acquire(&w, "hangs", "op_1", &hold, &err), 0);
+	assert_true(world_counter(&w, "find") >= 2);
+	assert_int_equal(world_sessions(&w, NULL), 1);
+	world_release(&w, hold);
+}
+
 static void a_failure_is_answered_to_newcomers_for_a_while(void **state)
 {
 	struct session_hold *hold = NULL;
@@ -437,6 +452,7 @@ int main(int argc, char **argv)
 		TEST(a_create_later_than_promised_is_deleted_and_not_adopted),
 		TEST(creates_are_bounded),
 		TEST(o5_an_error_of_the_lookup_is_never_absence),
+		TEST(a_look_that_hangs_is_repeated),
 		TEST(a_failure_is_answered_to_newcomers_for_a_while),
 		TEST(o6_the_loser_of_a_race_adopts_the_winners_session),
 		TEST(of_two_sessions_one_is_adopted_and_one_deleted),
