@@ -228,7 +228,6 @@ static void o5_an_error_of_the_lookup_is_never_absence(void **state)
 	assert_int_equal(world_sessions(&w, NULL), 0);
 }
 
-/* Within the back-off the same failure is answered without asking the provider. */
 /* A look that hangs is given up and repeated, within the time that the task has. */
 static void a_look_that_hangs_is_repeated(void **state)
 {
@@ -244,6 +243,7 @@ static void a_look_that_hangs_is_repeated(void **state)
 	world_release(&w, hold);
 }
 
+/* Within the back-off the same failure is answered without asking the provider. */
 static void a_failure_is_answered_to_newcomers_for_a_while(void **state)
 {
 	struct session_hold *hold = NULL;
