@@ -3,6 +3,7 @@
 #include "setup.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/limits.h"
@@ -608,20 +609,35 @@ static void capacity_is_waited_for_and_then_told(void **state)
 	down(state);
 }
 
+/* A run is a moment longer there than its record is open. */
+static bool none_runs(void *arg)
+{
+	struct executions_stat stat;
+
+	(void)arg;
+	executions_stat(host.e, &stat);
+	return stat.running == 0;
+}
+
 static void a_full_queue_is_refused(void **state)
 {
-	struct execution_create in = host_request("t", "sleep 0.3");
-	char ids[6][IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1];
+	char ids[6][IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1], gate[96], body[160];
+	struct execution_create in;
 	unsigned refused = 0;
 
 	make(state);
+	snprintf(gate, sizeof(gate), "%s/gate", host.dir);
+	snprintf(body, sizeof(body), "until [ -e %s ]; do sleep 0.02; done", gate);
+	in = host_request("t", body);
 	host.conf.runner_concurrency = 2;
 	host.conf.queue_max = 2;
 	host_up(&host);
 	run("t", "true", id);
+	host_wait(&host, none_runs, NULL);
 	for (unsigned i = 0; i < 6; i++)
 		refused += host_create(&host, &in, ids[i - refused]) == ERR_QUEUE_FULL;
 	assert_int_equal(refused, 2);
+	assert_int_equal(mkdir(gate, 0700), 0);
 	for (unsigned i = 0; i < 4; i++) {
 		host_finish(&host, ids[i]);
 		host_expect(&host, ids[i], "status", "completed");
