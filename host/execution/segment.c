@@ -41,7 +41,7 @@ static bool growing_one(const char *key, void *value, void *arg)
 	struct growing_page *page = arg;
 	struct run *run = value;
 	struct growing *g = &page->runs[page->count];
-	bool final;
+	bool final = false;
 
 	if (strcmp(key, page->after) <= 0 || !run->claimed || !run->has_session)
 		return true;
@@ -49,7 +49,8 @@ static bool growing_one(const char *key, void *value, void *arg)
 		g->before[i] = run->published[i];
 		g->now[i] = spool_size(run->out, i + 1, &final);
 	}
-	if (g->now[0] == g->before[0] && g->now[1] == g->before[1])
+	/* What has ended is about to be stored whole. */
+	if (final || (g->now[0] == g->before[0] && g->now[1] == g->before[1]))
 		return true;
 	snprintf(g->id, sizeof(g->id), "%s", key);
 	g->attempt = run->claimed;

@@ -40,7 +40,7 @@ struct rconn *conns_take(struct redis_store *store)
 
 	lock_take(&store->lock);
 	while (store->idle == NULL && store->conns == store->conns_max)
-		cond_wait_until(&store->changed, &store->lock, INT64_MAX);
+		cond_wait_until(&store->freed, &store->lock, INT64_MAX);
 	conn = store->idle;
 	if (conn != NULL)
 		store->idle = conn->next;
@@ -58,7 +58,7 @@ void conns_give(struct rconn *conn)
 	lock_take(&store->lock);
 	conn->next = store->idle;
 	store->idle = conn;
-	cond_wake_all(&store->changed);
+	cond_wake_one(&store->freed);
 	lock_drop(&store->lock);
 }
 

@@ -272,6 +272,7 @@ static struct redis_store *store_new(const struct store_redis_config *config)
 	lock_init(&store->clock_lock, LOCK_STORE);
 	lock_init(&store->lane_lock, LOCK_STORE);
 	cond_init(&store->changed);
+	cond_init(&store->freed);
 	cond_init(&store->lane_free);
 	clock_boot_id(store->boot_id);
 	store->cache = cache_new(CACHE_BYTES);
@@ -305,6 +306,7 @@ static void redis_close(struct store *base)
 	conns_close(store);
 	cache_free(store->cache);
 	cond_fini(&store->lane_free);
+	cond_fini(&store->freed);
 	cond_fini(&store->changed);
 	lock_fini(&store->lane_lock);
 	lock_fini(&store->clock_lock);

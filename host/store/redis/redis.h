@@ -93,9 +93,10 @@ struct redis_store {
 	struct row_cache *cache;
 
 	struct lock lock; /* connections, and how Redis is */
-	struct cond changed;
+	struct cond freed; /* a connection; one waiter for each */
 	struct rconn *idle;
 	unsigned conns, conns_max;
+	struct cond changed; /* how Redis is */
 	unsigned failures;	 /* attempts to connect that failed since one did not */
 	int64_t try_ns, away_ns; /* when the next attempt is due; since when it is away (0: it is not) */
 	bool trying;
