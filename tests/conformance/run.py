@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+import document
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 EXPECTED = HERE / "expected.txt"
@@ -100,17 +102,18 @@ class Kit:
         env = dict(os.environ, TMPDIR=str(self.work))
         done = subprocess.run(self.command(plugin, config, *more), capture_output=True, text=True, errors="replace", env=env,
                               timeout=limit, stdin=subprocess.DEVNULL)
-        results = {}
-        for line in done.stdout.splitlines():
-            match = re.match(r"(not ok|ok) \d+ - (\S+)( # SKIP (.*))?$", line)
-            if match:
-                results[match[2]] = ("skip" if match[3] else match[1], match[4])
-        return done.returncode, results, done.stdout, done.stderr
+        return done.returncode, results_of(done.stdout), done.stdout, done.stderr
 
     def rules(self):
         out = subprocess.run([str(self.program), "--list"], capture_output=True, text=True, check=True).stdout
         return {row[0]: (set() if row[1] == "-" else set(row[1].split(", ")), row[2])
                 for row in (line.split("\t") for line in out.splitlines())}
+
+
+def results_of(tap):
+    """Rule to ("ok", "not ok" or "skip", reason)."""
+    lines = re.findall(r"^(not ok|ok) \d+ - (\S+)( # SKIP (.*))?$", tap, re.M)
+    return {rule: ("skip" if skip else word, reason) for word, rule, skip, reason in lines}
 
 
 def failed(results):
@@ -224,6 +227,17 @@ def test_documented(kit):
         must(set(filter(None, needs.strip().strip("-").split(", "))) == wanted[0], f"{name}: needs {needs}")
 
 
+def test_document(kit):
+    """Who follows docs/writing-a-provider.md has a plugin that is loaded and passes every rule about sessions."""
+    code, out, err = document.walk(kit.build, kit.work / "document")
+    must(code == 0, f"exit {code}\n{out[-3000:]}\n{err[-3000:]}")
+    results = results_of(out)
+    for rule, (needs, _) in kit.rules().items():
+        must(results[rule][0] == ("skip" if needs else "ok"), f"{rule}, which needs {needs or 'nothing'}: {results[rule]}")
+    must(re.search(r"^acme +acme +ok *$", out, re.M), f"acme was not loaded:\n{out[:3000]}")
+    must_be_quiet(err)
+
+
 def expected():
     table = {}
     for line in EXPECTED.read_text().splitlines():
@@ -256,7 +270,8 @@ def check_bug(kit, name):
 
 
 def tests(kit):
-    for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_clean_after_kill, test_documented):
+    for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_clean_after_kill, test_documented,
+                     test_document):
         yield function.__name__[5:], lambda function=function: function(kit)
     built = {path.stem for path in kit.bugs.glob("*.so")}
     must(kit.sanitized or built == set(expected()), f"expected.txt and the built bugs differ: {sorted(built ^ set(expected()))}")
