@@ -58,8 +58,8 @@ void conns_give(struct rconn *conn)
 	lock_take(&store->lock);
 	conn->next = store->idle;
 	store->idle = conn;
-	cond_wake_one(&store->freed);
 	lock_drop(&store->lock);
+	cond_wake_one(&store->freed); /* who wakes finds the lock free */
 }
 
 void conns_close(struct redis_store *store)
