@@ -68,7 +68,7 @@ static const char *const labels[METRIC_DIM_COUNT] = {
 };
 
 static const char *const statuses[] = {"0",   "200", "201", "202", "204", "206", "400", "401", "403",  "404", "405",
-				       "408", "409", "410", "412", "413", "414", "415", "416", "417", "422", "429",  "431", "499",
+				       "408", "409", "410", "412", "413", "414", "415", "416", "417", "421", "422", "429", "431", "499",
 				       "500", "501", "502", "503", "504", "507", "other"};
 static const char *const endings[] = {"exit", "signal",	      "timeout", "cancelled",
 				      "oom",  "session_lost", "not_run", "unknown"};
@@ -129,6 +129,11 @@ unsigned metric_place(enum metric_dim dim, const char *word)
 	while (i + 1 < words[dim].count && strcmp(words[dim].list[i], word ? word : "") != 0)
 		i++;
 	return i;
+}
+
+const char *metric_word(enum metric_dim dim, unsigned place)
+{
+	return place < words[dim].count ? words[dim].list[place] : NULL;
 }
 
 unsigned metric_status(unsigned status)

@@ -95,6 +95,7 @@ void metric_add(enum metric metric, unsigned a, unsigned b, uint64_t n);
 void metric_observe_ns(enum metric metric, unsigned a, int64_t ns);
 /* The place of a word; of one that is not listed, the last one's. */
 unsigned metric_place(enum metric_dim dim, const char *word);
+const char *metric_word(enum metric_dim dim, unsigned place); /* NULL past the last */
 unsigned metric_status(unsigned status);
 /* Words of ROUTE, which the layer above knows; constant, before anything is counted. */
 void metric_set_routes(const char *const *words, unsigned count);

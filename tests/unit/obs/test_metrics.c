@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host/obs/metrics.c: counting, and the text a scraper reads. */
+#include "core/err.h"
 #include "obs/metrics.h"
 
 #include <setjmp.h>
@@ -98,27 +99,117 @@ static void test_gauges(void **state)
 	buf_fini(&out);
 }
 
-/* docs/metrics.md has a line for each. */
-static void test_each_is_written_down(void **state)
-{
-	static const char *const names[] = {
-#define X(name, type, text, unit, a, b, doc) "| `" text "` | " unit " | ",
-		METRIC_TABLE(X)
+/* ---- docs/metrics.md ---- */
+
+#define PAGE "docs/metrics.md"
+
+static const char *const labels[] = {
+#define X(name, label, most) [METRIC_DIM_##name] = label,
+	METRIC_DIMS(X)
 #undef X
-	};
-	FILE *file = fopen(BERTH_TEST_SOURCE_DIR "/docs/metrics.md", "r");
+};
+
+static char *read_page(void)
+{
+	FILE *file = fopen(BERTH_TEST_SOURCE_DIR "/" PAGE, "r");
 	char *text = calloc(1, 1 << 18);
 
-	(void)state;
 	assert_non_null(file);
 	assert_non_null(text);
 	assert_true(fread(text, 1, (1 << 18) - 1, file) > 0);
 	fclose(file);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!strstr(text, names[i]))
-			fail_msg("docs/metrics.md does not have: %s", names[i]);
+	return text;
+}
+
+/* Lines that begin so. */
+static size_t count_rows(const char *text, const char *start)
+{
+	size_t count = 0;
+
+	for (const char *at = text; (at = strstr(at, start)); at++)
+		count++;
+	return count;
+}
+
+static void put_labels(struct buf *out, const char *a, const char *b)
+{
+	if (*a)
+		buf_printf(out, *b ? "`%s`, `%s`" : "`%s`", a, b);
+	else
+		buf_puts(out, "\u2013");
+}
+
+/* A line for each, as the table has it, and no other. */
+static void test_each_is_written_down(void **state)
+{
+	static const struct {
+		const char *name, *type, *unit, *doc;
+		enum metric_dim a, b;
+	} rows[] = {
+#define COUNTER "counter"
+#define GAUGE "gauge"
+#define TOTAL "counter"
+#define HISTOGRAM "histogram"
+#define X(name, type, text, unit, a, b, doc) {text, type, unit, doc, METRIC_DIM_##a, METRIC_DIM_##b},
+		METRIC_TABLE(X)
+#undef X
+	};
+	char *text = read_page();
+
+	(void)state;
+	for (size_t i = 0; i < METRIC_COUNT; i++) {
+		struct buf row;
+
+		buf_init(&row, 4096);
+		buf_printf(&row, "\n| `%s` | %s | %s | ", rows[i].name, rows[i].unit, rows[i].type);
+		put_labels(&row, labels[rows[i].a], labels[rows[i].b]);
+		buf_printf(&row, " | %s |\n", rows[i].doc);
+		if (!strstr(text, row.ptr))
+			fail_msg(PAGE " does not have: %s", row.ptr);
+		buf_fini(&row);
+	}
+	assert_int_equal(count_rows(text, "\n| `berth_") + count_rows(text, "\n| `process_"), METRIC_COUNT);
+	free(text);
+}
+
+/* The words of a label, all of them and in their order; those of routes and targets come from elsewhere. */
+static void test_labels_are_written_down(void **state)
+{
+	char *text = read_page();
+
+	(void)state;
+	for (unsigned dim = METRIC_DIM_NONE + 1; dim < METRIC_DIM_COUNT; dim++) {
+		struct buf row;
+
+		buf_init(&row, 4096);
+		buf_printf(&row, "\n| `%s` | ", labels[dim]);
+		for (unsigned i = 0; dim != METRIC_DIM_ROUTE && dim != METRIC_DIM_TARGET && metric_word(dim, i); i++)
+			buf_printf(&row, "`%s` ", metric_word(dim, i));
+		if (dim != METRIC_DIM_ROUTE && dim != METRIC_DIM_TARGET)
+			buf_puts(&row, "| ");
+		if (!strstr(text, row.ptr))
+			fail_msg(PAGE " does not have: %s", row.ptr);
+		buf_fini(&row);
 	}
 	free(text);
+}
+
+/* No status that an error has is counted as "other". */
+static void test_each_status_has_its_word(void **state)
+{
+	static const unsigned statuses[] = {
+#define X(name, word, http, retry) http,
+		ERR_TABLE(X)
+#undef X
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		char word[16];
+
+		snprintf(word, sizeof(word), "%u", statuses[i]);
+		assert_string_equal(metric_word(METRIC_DIM_STATUS, metric_status(statuses[i])), word);
+	}
 }
 
 int main(void)
@@ -128,6 +219,8 @@ int main(void)
 		cmocka_unit_test(test_histograms),
 		cmocka_unit_test(test_gauges),
 		cmocka_unit_test(test_each_is_written_down),
+		cmocka_unit_test(test_labels_are_written_down),
+		cmocka_unit_test(test_each_status_has_its_word),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
