@@ -30,6 +30,7 @@
 #include "plugin/describe.h"
 #include "plugin/loader.h"
 #include "plugin/target.h"
+#include "plugin/trial.h"
 #include "session/session.h"
 #include "store/store.h"
 
@@ -60,7 +61,7 @@ struct host {
 	bool dev;
 	char id[IDENT_ID_MAX + 1];
 	char probe[PATH_MAX]; /* this program */
-	struct conf one;      /* of -t --target: the configuration with that target only */
+	struct conf one;      /* of -t: the configuration with the targets to open, and another state_dir */
 };
 
 static int fail(const char *place, const struct err *err)
@@ -552,9 +553,23 @@ static int take_target(struct host *host, const char *name, struct err *err)
 	return err_set(err, ERR_CONFIG, "there is no target \"%.60s\"", name);
 }
 
+/* The targets' private folders are made in one on loan, so that a check needs no right to the state and leaves nothing. */
+static int lend_folder(struct host *host, struct trial *trial, struct err *err)
+{
+	int r = trial_begin(trial, err);
+
+	if (r != 0)
+		return r;
+	if (!host->one.targets)
+		host->one = *host->conf;
+	host->one.state_dir = trial->dir;
+	return 0;
+}
+
 /* Everything a start would check, short of opening the store and the port. */
 static int test_conf(struct host *host, const char *target)
 {
+	struct trial trial = {.fd = -1};
 	struct err err = {0};
 	struct buf dump;
 	int code = 0;
@@ -563,8 +578,10 @@ static int test_conf(struct host *host, const char *target)
 		code = fail("targets", &err);
 	else if (check_limits(host, &err) != 0)
 		code = fail("limits", &err);
-	else if (make_state_dir(host, &err) != 0) /* targets keep private folders there */
+	else if (trial_look(host->conf, &err) != 0)
 		code = fail("state", &err);
+	else if (lend_folder(host, &trial, &err) != 0)
+		code = fail("check", &err);
 	else if (start_registry(host, &err) != 0)
 		code = fail("providers", &err);
 	else if (api_check(host->conf, &err) != 0)
@@ -576,6 +593,7 @@ static int test_conf(struct host *host, const char *target)
 		buf_fini(&dump);
 	}
 	free_host(host);
+	trial_end(&trial);
 	return code;
 }
 

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`berthd -t` looks at everything and leaves nothing behind, whoever runs it."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import harness
+from harness import BUILD, Skipped, check, equal, wait_for
+
+BERTHD = BUILD / "bin" / "berthd"
+ZOO = BUILD / "tests" / "zoo"
+OTHER = 65534  # a user who owns nothing
+
+
+def with_own_folder(make, *animals):
+    """A configuration whose mock keeps its sessions in the target's private folder, and one target per animal of the zoo."""
+    b = make()
+    plugins = b.dir / "plugins"
+    plugins.mkdir(mode=0o755)
+    (plugins / "mock.so").symlink_to(BUILD / "lib" / "berth" / "plugins" / "mock.so")
+    (b.dir / "providers.d" / "10-mock.conf").write_text('provider = "mock";\nname = "mock";\n')
+    for animal in animals:
+        (plugins / f"{animal}.so").symlink_to(ZOO / f"{animal}.so")
+        (b.dir / "providers.d" / f"20-{animal}.conf").write_text(f'provider = "{animal}";\nname = "{animal}";\nregion = "{animal}";\n')
+    conf = b.dir / "berth.conf"
+    conf.write_text(re.sub(r'plugin_dir = "[^"]*"', f'plugin_dir = "{plugins}"', conf.read_text()))
+    b.loans = b.dir / "tmp"
+    b.loans.mkdir()
+    b.loans.chmod(0o1777)
+    return b
+
+
+def run_check(b, **kw):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SANDBOX_", "BERTH_", "REDIS_"))}
+    env.update(harness.SIGNALS, TMPDIR=str(b.loans))
+    return subprocess.run([str(BERTHD), "-t", "-c", str(b.dir / "berth.conf")], capture_output=True, text=True, env=env, cwd="/",
+                          stdin=subprocess.DEVNULL, **kw)
+
+
+def tree(path):
+    """Every file below with what tells a change of it."""
+    return {str(p.relative_to(path)): (s.st_mode, s.st_ino, s.st_mtime_ns) for p in [path, *path.rglob("*")] for s in [p.lstat()]}
+
+
+def must_be_empty(b):
+    equal(list(b.loans.iterdir()), [], "what the check left")
+
+
+def test_nothing_is_left(make):
+    b = with_own_folder(make)
+    b.state.rmdir()
+    for _ in range(2):
+        done = run_check(b)
+        equal((done.returncode, "this user cannot" in done.stderr), (0, False), done.stderr)
+        check(f'state_dir = "{b.state}"' in done.stdout, done.stdout)
+        check(not b.state.exists(), "the check made the state directory")
+        must_be_empty(b)
+
+
+def test_nothing_is_left_of_a_refusal(make):
+    b = with_own_folder(make, "open-fails")
+    done = run_check(b)
+    equal(done.returncode, 1, done.stderr)
+    check("berthd: providers: target open-fails" in done.stderr, done.stderr)
+    equal(list(b.state.iterdir()), [])
+    must_be_empty(b)
+
+
+def test_nothing_is_left_of_a_crash(make):
+    if harness.SANITIZED:
+        raise Skipped("sanitizers report crashes themselves")
+    b = with_own_folder(make, "open-crashes")
+    done = run_check(b)
+    check(done.returncode < 0, done.returncode, done.stderr)
+    wait_for(lambda: not list(b.loans.iterdir()), 20, "the folder to be removed")
+    equal(list(b.state.iterdir()), [])
+
+
+def test_beside_a_daemon(make):
+    """What stands in the state directory is neither changed nor replaced."""
+    b = with_own_folder(make).start()
+    b.sh("t", "echo x")
+    before = tree(b.state / "targets")
+    equal(run_check(b).returncode, 0)
+    equal(tree(b.state / "targets"), before)
+    must_be_empty(b)
+
+
+def test_without_rights_to_the_state(make):
+    """Read only, or of another user: the check goes through and says what a start of this user would meet."""
+    b = with_own_folder(make)
+    as_other = {}
+    if os.getuid() == 0:
+        b.dir.chmod(0o755)
+        for path in b.dir.glob("*.token"):
+            os.chown(path, OTHER, OTHER)
+        as_other = {"user": OTHER, "group": OTHER, "extra_groups": []}
+        if not all(p.stat().st_mode & 0o005 == 0o005 for p in BERTHD.resolve().parents):
+            raise Skipped("other users cannot reach the build")
+        os.chown(b.state, OTHER, OTHER)
+    b.state.chmod(0o500)
+    before = tree(b.state)
+    for owner in (True, False)[:1 + bool(as_other)]:
+        if not owner:
+            os.chown(b.state, 0, 0)
+            b.state.chmod(0o700)
+            before = tree(b.state)
+        done = run_check(b, **as_other)
+        equal(done.returncode, 0, done.stderr)
+        check('msg="this user cannot use the state directory' in done.stderr and 'why="Permission denied"' in done.stderr, done.stderr)
+        equal(tree(b.state), before)
+        must_be_empty(b)
+    b.state.chmod(0o700)
+
+
+def refused(b, words):
+    done = run_check(b)
+    equal(done.returncode, 78, done.stderr)
+    check(words in done.stderr, done.stderr)
+    must_be_empty(b)
+
+
+def test_what_no_start_would_take(make):
+    b = with_own_folder(make)
+    targets = b.state / "targets"
+    targets.mkdir(mode=0o700)
+    (targets / "mock").mkdir(mode=0o700)
+    equal(run_check(b).returncode, 0)
+    (targets / "mock").chmod(0o755)
+    refused(b, "/targets/mock: expected a folder of uid")
+    (targets / "mock").rmdir()
+    (targets / "mock").write_text("")
+    refused(b, "/targets/mock: expected a folder, got another kind of file")
+    b.start(expect_exit=78)
+    check("/targets/mock: expected a folder, got another kind of file" in b.log(), b.log())
+    shutil.rmtree(b.state)
+    b.state.write_text("")
+    refused(b, f"cannot use state_dir {b.state}: Not a directory")
+    b.state.unlink()
+    conf = b.dir / "berth.conf"
+    conf.write_text(conf.read_text().replace(f'"{b.state}"', f'"{b.state}/deeper"'))
+    refused(b, f"cannot make state_dir {b.state}/deeper: No such file or directory")
