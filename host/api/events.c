@@ -79,6 +79,12 @@ static int put_beat(struct req *req)
 
 /* ---- what there is to say ---- */
 
+/* An event that is not told yet. */
+struct held {
+	uint64_t seq;
+	char *doc;
+};
+
 static int tell_offsets(struct req *req, bool terminal, bool *ret_done, struct err *err)
 {
 	struct events *events = req->state;
@@ -107,31 +113,41 @@ static bool is_terminal(struct req *req)
 	return execution_head(executions_of(req), events->id, &head, NULL) == 0 && head.terminal;
 }
 
-/* What an execution said last is its end: that is not told before its last offsets. */
+static int put_held(struct req *req, const struct held *held, bool *ret_done)
+{
+	struct events *events = req->state;
+
+	events->last = held->seq;
+	*ret_done = true;
+	return put_event(req, held->seq, held->doc);
+}
+
+/*
+ * What an execution said last is its end: that is not told before its last offsets. So an event is held until there is one
+ * after it, and of the last one the record says whether it may be the end, unless it was terminal before.
+ */
 static int tell_events(struct req *req, bool terminal, bool *ret_more, bool *ret_ended, bool *ret_done, struct err *err)
 {
 	struct events *events = req->state;
+	struct held held = {.seq = events->last};
 	int r = 0;
 
 	*ret_more = true;
 	*ret_ended = false;
-	while (r == 0 && !*ret_ended && stream_room(&req->stream) >= PIECE_MAX) {
-		uint64_t seq = 0;
-		char *doc = NULL;
+	while (r == 0 && *ret_more && stream_room(&req->stream) >= PIECE_MAX) {
+		struct held next = {0};
 
-		r = execution_next_event(executions_of(req), events->id, events->last, &seq, &doc, err);
-		*ret_more = r == 0 && doc;
-		if (!*ret_more)
+		r = execution_next_event(executions_of(req), events->id, held.seq, &next.seq, &next.doc, err);
+		if (r != 0)
 			break;
-		if (terminal || !is_terminal(req)) {
-			r = put_event(req, seq, doc);
-			events->last = seq;
-			*ret_done = true;
-		} else {
-			*ret_ended = true;
-		}
-		free(doc);
+		*ret_more = next.doc;
+		*ret_ended = held.doc && !next.doc && !terminal && is_terminal(req);
+		if (held.doc && !*ret_ended)
+			r = put_held(req, &held, ret_done);
+		free(held.doc);
+		held = next;
 	}
+	free(held.doc);
 	return r;
 }
 

@@ -2,8 +2,10 @@
 """What is published in Redis, held against docs/schemas."""
 
 import contextlib
+import http.client
 import json
 import pathlib
+import re
 import sys
 
 import harness
@@ -84,3 +86,43 @@ def test_the_schemas_refuse_what_is_wrong(make):
             except jsonschema.ValidationError:
                 continue
             raise harness.Failure(f"was taken: {wrong}")
+
+
+def grow_history(b, server, subject, count):
+    """More events of a running command, as if it had printed for hours, behind those that it has."""
+    stream = f"{b.dir.name}.events"
+    name, fields = [entry for entry in server.call("XRANGE", stream, "-", "+") if subject.encode() in entry[1][1]][-1]
+    ms, seq = map(int, name.split(b"-"))
+    for at in range(seq + 1, seq + 1 + count):
+        server.call("XADD", stream, f"{ms}-{at}", *fields)
+        server.call("ZADD", f"{b.dir.name}:of:events:{subject}", "0", f"{ms:015}-{at:07}")
+
+
+def round_trips(b):
+    return int(re.search(r"^berth_store_round_trips_total (\d+)$", b.get("/metrics").text, re.M)[1])
+
+
+def test_a_follower_asks_for_the_record_once_for_many_events(make):
+    """Last event, last offsets, end: what comes before the last needs no look at the record."""
+    count = 200
+    with on_redis(make) as (b, server):
+        gate = b.dir / "gate"
+        late = b.create("t", f"echo a; while [ ! -e {gate} ]; do sleep 0.02; done; echo b").expect(202).json["id"]
+        wait_for(lambda: b.record(late)["status"] == "running", 20, "the command to run")
+        grow_history(b, server, late, count)
+        before, lines = round_trips(b), []
+        connection = http.client.HTTPConnection("127.0.0.1", b.port, timeout=60)
+        connection.request("GET", f"/sandbox/executions/{late}/events", headers={"Authorization": "Bearer " + harness.TOKEN})
+        response = connection.getresponse()
+        while lines.count("event: status") < count + 3:
+            line = response.readline().decode()
+            check(line, "the stream ended early:", lines[-4:])
+            lines.append(line.rstrip())
+        asked = round_trips(b) - before  # one for each event, and few beside them
+        check(count < asked < count * 3 / 2, asked, "exchanges for", count, "events")
+        gate.touch()
+        lines += response.read().decode().splitlines()
+        connection.close()
+        told = [line for line in lines if line.startswith("event: ") or '"stdout_bytes"' in line]
+        equal(told[-3:], ["event: output", 'data: {"stdout_bytes":4,"stderr_bytes":0}', "event: status"])
+        equal(json.loads([line for line in lines if line.startswith("data: ")][-1][6:])["data"]["status"], "completed")
