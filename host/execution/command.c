@@ -196,7 +196,7 @@ static int restart_step(struct txn *txn, void *arg, struct err *err)
 	if (rc == 0)
 		rc = take_started_step(run, txn, &r, &c, EVENT_RESTARTED, in->events[1], err);
 	if (rc == 0)
-		take_facts(run->e, &r, &c, &in->facts);
+		take_facts(run->e, txn_now(txn), &r, &c, &in->facts);
 	return rc;
 }
 

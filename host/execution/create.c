@@ -199,7 +199,7 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 		rc = begin_now(in, txn, &c, err);
 	if (rc == 0 && !in->begun)
 		rc = txn_notify(txn, FLEET_REQUESTS, err); /* whoever has room takes it */
-	take_facts(in->e, &in->record, &c, &in->facts);
+	take_facts(in->e, txn_now(txn), &in->record, &c, &in->facts);
 	return rc;
 }
 
@@ -212,7 +212,7 @@ static void first_facts(struct create_step *in)
 	struct claim none = {0};
 
 	validate_record(in->e->config.conf, in->in, in->run->id, &r);
-	take_facts(in->e, &r, &none, &in->run->facts);
+	take_facts(in->e, 0, &r, &none, &in->run->facts);
 }
 
 /* The record is durable; whatever happens now is the runner's matter. */

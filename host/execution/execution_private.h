@@ -71,6 +71,7 @@ struct run_facts {
 	int64_t queue_expires_ms;
 	int64_t expires_ms; /* of the command, store time */
 	int64_t incarnation;
+	int64_t sure_ns;    /* until then no other host can have ended it; 0: this one has no claim */
 	char region[IDENT_PART_MAX + 1];
 	char traceparent[TRACE_MAX + 1];
 	bool cancel;
@@ -110,6 +111,7 @@ struct run {
 	int64_t claimed;	   /* attempt of this host's claim, which is to be renewed; 0: none */
 	int64_t ready_ns;	   /* when it came into the line */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
+	int64_t sure_ns;	   /* as in run_facts */
 	int64_t queue_expires_ms;  /* for the sweep; 0: not known yet */
 	uint64_t published[2];	   /* bytes of each stream that other hosts can read */
 	struct run_docs docs;
@@ -302,7 +304,8 @@ int take_started_step(struct run *run, struct txn *txn, struct record *r, struct
 		      const char *event_id, struct err *err);
 /* After the commit of a step with a begin: LIVE gives run->hold. */
 int take_begun(struct run *run, struct err *err);
-void take_facts(struct executions *e, const struct record *r, const struct claim *c, struct run_facts *ret);
+void take_facts(struct executions *e, int64_t now_ms, const struct record *r, const struct claim *c,
+		struct run_facts *ret);
 void take_set_started(struct run *run);
 void take_set_facts(struct run *run, const struct run_facts *facts);
 /* The fault of a begin as seen by an execution: NEXT_PARK, or NEXT_DONE after the record was ended. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/limits.h"
 #include "execution/execution_private.h"
 
@@ -83,17 +84,17 @@ bool execution_ended(struct executions *e, const char *id, struct execution_head
 	return record_id_valid(id) && ended_get(e->ended, id, ret, buf);
 }
 
-/* The record of a running command is ended by finish_run only, which says so before it notifies. */
+/* The record of a running command is ended by finish_run only, which says so before it notifies; where others share the store,
+ * theirs only after the claim ran out. */
 bool execution_runs_here(struct executions *e, const char *id)
 {
 	const struct run *run;
 	bool runs;
 
-	if (!store_is_exclusive(e->config.store))
-		return false;
 	lock_take(&e->lock);
 	run = queue_find_locked(e, id);
-	runs = run && run->has_session && !run->told;
+	runs = run && run->has_session && !run->told &&
+	       (store_is_exclusive(e->config.store) || clock_boot_ns() < run->sure_ns);
 	lock_drop(&e->lock);
 	return runs;
 }

@@ -37,7 +37,7 @@ static int look_step(struct txn *txn, void *arg, struct err *err)
 		return rc;
 	look->status = r.status;
 	look->foreign = fleet_is_foreign(look->e, &c, txn_now(txn), look->hold);
-	take_facts(look->e, &r, &c, &look->facts);
+	take_facts(look->e, txn_now(txn), &r, &c, &look->facts);
 	return 0;
 }
 

@@ -63,7 +63,18 @@ void take_unprepare(struct run *run)
 	run->waited = false;
 }
 
-void take_facts(struct executions *e, const struct record *r, const struct claim *c, struct run_facts *ret)
+/* Half of what is left of this host's claim: clocks differ a little. */
+static int64_t sure_until_ns(const struct executions *e, int64_t now_ms, const struct claim *c)
+{
+	int64_t left_ms = c->claim_until_ms - now_ms;
+
+	if (!c->runner || strcmp(c->runner, e->config.host_id) != 0 || left_ms <= 0)
+		return 0;
+	return clock_after_ms(left_ms / 2);
+}
+
+void take_facts(struct executions *e, int64_t now_ms, const struct record *r, const struct claim *c,
+		struct run_facts *ret)
 {
 	*ret = (struct run_facts){
 		.attempt = r->attempt,
@@ -72,6 +83,7 @@ void take_facts(struct executions *e, const struct record *r, const struct claim
 		.queue_expires_ms = r->queue_expires_ms,
 		.expires_ms = r->execution_expires_ms,
 		.incarnation = r->incarnation,
+		.sure_ns = sure_until_ns(e, now_ms, c),
 		.cancel = c->cancel_requested_ms != 0,
 	};
 	snprintf(ret->region, sizeof(ret->region), "%s", r->runtime.region ? r->runtime.region : "");
@@ -84,6 +96,7 @@ void take_set_facts(struct run *run, const struct run_facts *facts)
 	lock_take(&run->e->lock);
 	run->queue_expires_ms = facts->queue_expires_ms;
 	run->claimed = facts->attempt;
+	run->sure_ns = facts->sure_ns;
 	if (facts->cancel && !run->cancel) {
 		run->cancel = true;
 		snprintf(run->cancel_reason, sizeof(run->cancel_reason), "cancelled");
@@ -248,7 +261,7 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 	} else {
 		rc = begin_part(take, txn, &r, &c, err);
 	}
-	take_facts(run->e, &r, &c, &take->facts);
+	take_facts(run->e, txn_now(txn), &r, &c, &take->facts);
 	return rc;
 }
 
@@ -478,7 +491,7 @@ static int load_facts_step(struct txn *txn, void *arg, struct err *err)
 	int rc = steps_load(txn, take->run->id, &r, &c, err);
 
 	if (rc == 0)
-		take_facts(take->run->e, &r, &c, &take->facts);
+		take_facts(take->run->e, txn_now(txn), &r, &c, &take->facts);
 	return rc;
 }
 
