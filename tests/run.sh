@@ -22,7 +22,7 @@ if [ -z "${listing:-}" ]; then
 	release | debug | asan | tsan) ;;
 	*) echo "run.sh: no preset '$preset'; there are release, debug, asan, tsan" >&2; exit 2 ;;
 	esac
-	cmake --preset "$preset" -DBERTH_WERROR=ON >"/tmp/berth-configure.$$" 2>&1 || { cat "/tmp/berth-configure.$$" >&2; exit 1; }
+	cmake --preset "$preset" -DBERTH_WERROR=ON -DBERTH_TESTS=ON >"/tmp/berth-configure.$$" 2>&1 || { cat "/tmp/berth-configure.$$" >&2; exit 1; }
 	rm -f "/tmp/berth-configure.$$"
 	cmake --build --preset "$preset"
 	# Without it the tests that need it fail and say so; the others run.
