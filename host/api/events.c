@@ -123,8 +123,8 @@ static int put_held(struct req *req, const struct held *held, bool *ret_done)
 }
 
 /*
- * What an execution said last is its end: that is not told before its last offsets. So an event is held until there is one
- * after it, and of the last one the record says whether it may be the end, unless it was terminal before.
+ * What an execution said last is its end: that is not told before its last offsets. So an event is held until there is
+ * one after it, and of the last one the record says whether it may be the end, unless it was terminal before.
  */
 static int tell_events(struct req *req, bool terminal, bool *ret_more, bool *ret_ended, bool *ret_done, struct err *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder on loan while a configuration is checked, and the look at what stands in the state directory. Main thread only.
- * The folder is removed by a process that waits for the end of a pipe: a plugin that crashes or hangs in open ends the check
- * in ways that leave no time to clean up. Must never change anything in the state directory.
+ * A folder on loan while a configuration is checked, and the look at what stands in the state directory. Main thread
+ * only. The folder is removed by a process that waits for the end of a pipe: a plugin that crashes or hangs in open
+ * ends the check in ways that leave no time to clean up. Must never change anything in the state directory.
  */
 #include "plugin/trial.h"
 
@@ -27,8 +27,8 @@ static bool is_right(int error)
 
 static void warn_right(const char *what, const char *path, int error)
 {
-	log_warn("this user cannot use the state directory: its own start would be refused", KS("what", what), KS("path", path),
-		 KS("why", strerror(error)));
+	log_warn("this user cannot use the state directory: its own start would be refused", KS("what", what),
+		 KS("path", path), KS("why", strerror(error)));
 }
 
 /* It is not there: a start makes it, but not the folder above it. */
@@ -56,15 +56,16 @@ static int look_target(const struct conf *conf, const char *name, uid_t owner, s
 	char path[PATH_MAX];
 	struct stat st;
 
-	if (snprintf(path, sizeof(path), "%s/targets%s%s", conf->state_dir, *name ? "/" : "", name) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s/targets%s%s", conf->state_dir, *name ? "/" : "", name) >=
+	    (int)sizeof(path))
 		return err_set(err, ERR_CONFIG, "state_dir: the path is too long");
 	if (lstat(path, &st) != 0)
 		return 0; /* a start makes it */
 	if (!S_ISDIR(st.st_mode))
 		return err_set(err, ERR_CONFIG, "%s: expected a folder, got another kind of file", path);
 	if (st.st_uid != owner || (st.st_mode & 077))
-		return err_set(err, ERR_CONFIG, "%s: expected a folder of uid %u with mode 0700, got uid %u, mode %04o", path,
-			       (unsigned)owner, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
+		return err_set(err, ERR_CONFIG, "%s: expected a folder of uid %u with mode 0700, got uid %u, mode %04o",
+			       path, (unsigned)owner, (unsigned)st.st_uid, (unsigned)(st.st_mode & 07777));
 	return 0;
 }
 
@@ -103,7 +104,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 }
 
 /* The keeper: out of reach of what is sent to the check's group. It has no threads, and never returns. */
-static void keep(const struct trial *trial, int read_fd)
+static _Noreturn void keep(const struct trial *trial, int read_fd)
 {
 	char byte;
 

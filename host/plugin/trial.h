@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a check of a configuration needs instead of the state directory: a folder on loan for the targets' private ones, and a
- * look at what a start would find. A check leaves nothing behind, whoever runs it.
+ * What a check of a configuration needs instead of the state directory: a folder on loan for the targets' private ones,
+ * and a look at what a start would find. A check leaves nothing behind, whoever runs it.
  */
 #ifndef PLUGIN_TRIAL_H
 #define PLUGIN_TRIAL_H
@@ -18,8 +18,8 @@ struct trial {
 	pid_t keeper;
 };
 
-/* Refuses what the start of any user would: a state directory that cannot be made or is none, folders of targets that are not
- * as the targets' open wants them. What only this user may not do is a warning in the log. Makes nothing. */
+/* Refuses what the start of any user would: a state directory that cannot be made or is none, folders of targets that
+ * are not as the targets' open wants them. What only this user may not do is a warning in the log. Makes nothing. */
 int trial_look(const struct conf *conf, struct err *err);
 
 /* Makes the folder, in $TMPDIR or /tmp. A process of its own removes it when this one ends it or ends, however it does.
