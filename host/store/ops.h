@@ -124,6 +124,7 @@ void txn_init(struct txn *txn, const struct store_ops *ops, void *conn, struct a
 /* The verdict on a step that returned rc: rc, or the failure the step swallowed. */
 int txn_end(const struct txn *txn, int rc, struct err *err);
 bool txn_has_writes(const struct txn *txn);
+bool store_table_is_whole(enum store_table table);
 /* Copies bytes into the arena with a NUL after them; ERR_NOMEM past its cap. */
 int txn_copy(struct txn *txn, const void *ptr, size_t len, const char **ret, struct err *err);
 

@@ -25,23 +25,24 @@
 #include "core/err.h"
 #include "core/secret.h"
 
-/* X(name, sql name). due and group are per table: see the columns in docs/state.md. */
-#define STORE_TABLES(X)                                              \
-	X(META, "meta")           /* store id, clock, schema */      \
-	X(TASK, "tasks")          /* key ws/task; group ws */        \
-	X(EXECUTION, "executions") /* key id; group ws/task */       \
-	X(EXECUTION_INDEX, "execution_index") /* key id; group ws: lists of a workspace */ \
-	X(COMMAND, "commands")    /* key id: body, written once */   \
-	X(CLAIM, "claims")        /* key id: private part of an open execution */ \
-	X(IDEMPOTENCY, "idempotency") /* key ws/task/key */          \
-	X(NONCE, "nonces")                                           \
-	X(OBJECT, "objects")      /* small outputs, key as in blob.h */ \
-	X(TARGET, "targets")      /* drain marks */                  \
-	X(HOST, "hosts")          /* registry of living hosts */     \
-	X(WARM, "warm")           /* key target/intent; group target/state */
+/* X(name, sql name, whole). whole: it can be scanned from end to end, which costs an index where the store has none anyway. due and
+ * group are per table: see the columns in docs/state.md. */
+#define STORE_TABLES(X)                                                           \
+	X(META, "meta", false)            /* store id, clock, schema */           \
+	X(TASK, "tasks", true)            /* key ws/task; group ws */             \
+	X(EXECUTION, "executions", true)  /* key id; group ws/task */             \
+	X(EXECUTION_INDEX, "execution_index", false) /* key id; group ws: lists of a workspace */ \
+	X(COMMAND, "commands", false)     /* key id: body, written once */        \
+	X(CLAIM, "claims", false)         /* key id: private part of an open execution */ \
+	X(IDEMPOTENCY, "idempotency", false) /* key ws/task/key */                \
+	X(NONCE, "nonces", false)                                                 \
+	X(OBJECT, "objects", false)       /* small outputs, key as in blob.h */   \
+	X(TARGET, "targets", false)       /* drain marks */                       \
+	X(HOST, "hosts", true)            /* registry of living hosts */          \
+	X(WARM, "warm", false)            /* key target/intent; group target/state */
 
 enum store_table {
-#define X(name, sql) STORE_##name,
+#define X(name, sql, whole) STORE_##name,
 	STORE_TABLES(X)
 #undef X
 		STORE_TABLE_COUNT
@@ -85,10 +86,10 @@ int txn_get(struct txn *txn, enum store_table table, const char *key, struct sto
 int txn_put(struct txn *txn, enum store_table table, const struct store_row *row, struct err *err);
 int txn_delete(struct txn *txn, enum store_table table, const char *key, struct err *err);
 /* Rows with 0 < due_ms <= upto in order of due; or of one group in order of key, after `after` ("" = from the start); or all, in
- * order of key (group NULL; "" is no group and finds nothing). newest_first turns the order of keys round: keys that are ids sort
- * by time. The row of `after` need not exist any more. limit: most rows, SIZE_MAX = all. fn returning false ends the scan. Own
- * writes of the step are not seen, neither here nor by txn_read_stream and txn_trim. What a step reads counts against its 64 MiB:
- * page through big tables, a page per step. */
+ * order of key (group NULL, only of tables that are whole, else ERR_INTERNAL; "" is no group and finds nothing). newest_first turns
+ * the order of keys round: keys that are ids sort by time. The row of `after` need not exist any more. limit: most rows, SIZE_MAX =
+ * all. fn returning false ends the scan. Own writes of the step are not seen, neither here nor by txn_read_stream and txn_trim. What
+ * a step reads counts against its 64 MiB: page through big tables, a page per step. */
 int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t limit,
 		 bool (*fn)(const struct store_row *row, void *arg), void *arg, struct err *err);
 int txn_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,

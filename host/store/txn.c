@@ -12,11 +12,19 @@
 
 #define FIRST_BUCKETS 64
 
-static const char *const table_names[STORE_TABLE_COUNT] = {
-#define X(name, sql) [STORE_##name] = sql,
+static const struct {
+	const char *name;
+	bool whole;
+} tables[STORE_TABLE_COUNT] = {
+#define X(table, sql, is_whole) [STORE_##table] = {sql, is_whole},
 	STORE_TABLES(X)
 #undef X
 };
+
+bool store_table_is_whole(enum store_table table)
+{
+	return tables[table].whole;
+}
 
 void txn_init(struct txn *txn, const struct store_ops *ops, void *conn, struct arena *arena, int64_t now_ms,
 	      bool read_only)
@@ -228,10 +236,10 @@ static int check_row(enum store_table table, const struct store_row *row, struct
 	if (rc == 0 && table == STORE_META)
 		rc = check_reserved(row->key, err);
 	if (rc == 0)
-		rc = check_size(table_names[table], row->doc_len, err);
+		rc = check_size(tables[table].name, row->doc_len, err);
 	if (rc == 0 && (row->doc == NULL || row->due_ms < 0))
 		rc = err_set(err, ERR_INTERNAL, "a row of %s without a document or with a negative due",
-			     table_names[table]);
+			     tables[table].name);
 	return rc;
 }
 
@@ -298,6 +306,8 @@ int txn_scan(struct txn *txn, enum store_table table, const char *group, const c
 		err = &local;
 	if (after == NULL)
 		after = "";
+	if (group == NULL && !tables[table].whole)
+		return fail(txn, err_set(err, ERR_INTERNAL, "%s cannot be scanned whole", tables[table].name), err);
 	return fail(txn, txn->ops->scan(txn, table, group, after, newest_first, limit, fn, arg, err), err);
 }
 
@@ -453,6 +463,8 @@ int txn_notify(struct txn *txn, const char *key, struct err *err)
 
 	if (rc == 0)
 		rc = check_name("notice", key, false, err);
+	if (rc == 0 && strchr(key, '\n') != NULL)
+		rc = err_set(err, ERR_INTERNAL, "a notice is one line");
 	if (rc != 0 || txn->ops->listen == NULL)
 		return rc;
 	for (notice = txn->notices; notice != NULL; notice = notice->next)

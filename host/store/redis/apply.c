@@ -33,13 +33,13 @@ static void put_number(struct building *b, int64_t number)
 static void put_row(struct building *b, const struct txn_row *row)
 {
 	enum txn_change change = b->writes ? row->change : TXN_READ;
-	static const char *const letters[] = {[TXN_READ] = "r", [TXN_PUT] = "p", [TXN_DELETE] = "d"};
+	static const char *const letters[][2] = {[TXN_READ] = {"r", "r"}, [TXN_PUT] = {"p", "P"}, [TXN_DELETE] = {"d", "D"}};
 	const char *tail;
 	size_t len;
 
 	if (change == TXN_READ && !row->known)
 		return;
-	wire_text(&b->args, letters[change]);
+	wire_text(&b->args, letters[change][row->table < STORE_TABLE_COUNT && store_table_is_whole(row->table)]);
 	wire_text(&b->args, row_table(row->table));
 	wire_text(&b->args, row->base.key);
 	if (row->known)

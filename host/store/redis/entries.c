@@ -40,12 +40,34 @@ static const char *read_subject(const char *doc, size_t len, struct json_object 
 	return json_object_get_string(subject);
 }
 
+/* Whether it certainly does, by its text alone: the key stands there once, in the outermost object (a quote inside of a string has a
+ * backslash before it). False says nothing. */
+static bool names_plainly(const char *doc, size_t len, const char *subject)
+{
+	static const char key[] = "\"subject\":\"";
+	const char *at = memmem(doc, len, key, sizeof(key) - 1), *value, *end = doc + len;
+	size_t before, want = strlen(subject);
+
+	if (at == NULL || memmem(at + 1, (size_t)(end - at - 1), "\"subject\"", strlen("\"subject\"")) != NULL)
+		return false;
+	before = (size_t)(at - doc);
+	value = at + sizeof(key) - 1;
+	return doc[0] == '{' && memchr(doc + 1, '{', before - 1) == NULL && memchr(doc, '[', before) == NULL &&
+	       (size_t)(end - value) > want && memcmp(value, subject, want) == 0 && value[want] == '"' &&
+	       strchr(subject, '\\') == NULL;
+}
+
+/* The documents of this program are of the plain kind; a parse of each was an eighth of an execution's processor time. */
 bool entry_names(const char *doc, size_t len, const char *subject)
 {
 	struct json_object *json;
-	const char *named = read_subject(doc, len, &json);
-	bool same = strcmp(named != NULL ? named : "", subject) == 0;
+	const char *named;
+	bool same;
 
+	if (names_plainly(doc, len, subject))
+		return true;
+	named = read_subject(doc, len, &json);
+	same = strcmp(named != NULL ? named : "", subject) == 0;
 	json_object_put(json);
 	return same;
 }

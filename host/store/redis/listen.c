@@ -38,11 +38,11 @@ static bool sleep_unless_stopped(struct redis_listener *l, int64_t ms)
 	return poll(&fd, 1, (int)ms) == 0;
 }
 
-/* A message is the name of who tells, a blank, the key. What this process tells it has told itself. */
+/* A message is the name of who tells, a blank, the keys of one step, a line each. What this process tells it has told itself. */
 static void take_message(struct redis_listener *l, const redisReply *reply)
 {
 	size_t own = strlen(l->store->applier);
-	const char *text;
+	char *text, *key;
 
 	l->asked = false;
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[0]->str ||
@@ -52,8 +52,9 @@ static void take_message(struct redis_listener *l, const redisReply *reply)
 	if (strncmp(text, l->store->applier, own) == 0 && text[own] == ' ')
 		return;
 	text = strchr(text, ' ');
-	if (text)
-		l->fn(text + 1, l->arg);
+	text = text ? text + 1 : NULL;
+	while ((key = strsep(&text, "\n")) != NULL)
+		l->fn(key, l->arg);
 }
 
 static bool take_all(struct redis_listener *l)

@@ -11,7 +11,7 @@
 #define SEQ_MS_MAX (UINT64_C(1) << (63 - REDIS_SEQ_BITS))
 
 static const char *const tables[STORE_TABLE_COUNT + 1] = {
-#define X(name, text) [STORE_##name] = text,
+#define X(name, text, whole) [STORE_##name] = text,
 	STORE_TABLES(X)
 #undef X
 		[REDIS_TABLE_COUNTERS] = "counters",

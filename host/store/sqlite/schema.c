@@ -29,7 +29,7 @@ static const struct {
 	const char *name;
 	enum table_shape shape;
 } tables[STORE_TABLE_COUNT] = {
-#define X(table, sql) [STORE_##table].name = sql,
+#define X(table, sql, whole) [STORE_##table].name = sql,
 	STORE_TABLES(X)
 #undef X
 	[STORE_META].shape = SHAPE_NARROW,

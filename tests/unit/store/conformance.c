@@ -100,9 +100,9 @@ static int write_all_kinds(struct txn *txn, void *arg, struct err *err)
 	int rc = txn_put(txn, STORE_TASK, &(struct store_row){.key = "a", .doc = "1", .doc_len = 1}, err);
 
 	if (rc == 0)
-		rc = txn_put(txn, STORE_CLAIM, &(struct store_row){.key = "b", .doc = "2", .doc_len = 1}, err);
+		rc = txn_put(txn, STORE_EXECUTION, &(struct store_row){.key = "b", .doc = "2", .doc_len = 1}, err);
 	if (rc == 0)
-		rc = txn_delete(txn, STORE_WARM, "old", err);
+		rc = txn_delete(txn, STORE_HOST, "old", err);
 	if (rc == 0)
 		rc = txn_count_add(txn, "sessions", 3, err);
 	if (rc == 0)
@@ -133,7 +133,7 @@ static bool tally_entry(const struct stream_entry *entry, void *arg)
 
 static int tally_step(struct txn *txn, void *arg, struct err *err)
 {
-	static const enum store_table looked_at[] = {STORE_TASK, STORE_CLAIM, STORE_WARM};
+	static const enum store_table looked_at[] = {STORE_TASK, STORE_EXECUTION, STORE_HOST};
 	struct tally *tally = arg;
 	int rc = 0;
 	size_t i;
@@ -155,7 +155,7 @@ static void test_atomic(const struct conformance_env *env)
 	struct err err = {0};
 	struct tally tally;
 
-	conformance_put(store, STORE_WARM, "old", NULL, 0, "x");
+	conformance_put(store, STORE_HOST, "old", NULL, 0, "x");
 	assert_int_equal(store_update(store, write_all_kinds, &many, &err), ERR_CONFLICT);
 	assert_int_equal(err.code, ERR_CONFLICT);
 	assert_string_equal(err.msg, "as asked");
@@ -169,7 +169,7 @@ static void test_atomic(const struct conformance_env *env)
 	assert_int_equal(tally.rows, 2);
 	assert_int_equal(tally.entries, 1);
 	assert_int_equal(tally.count, 3);
-	assert_doc(store, STORE_WARM, "old", NULL);
+	assert_doc(store, STORE_HOST, "old", NULL);
 	assert_int_equal(store_update(store, write_all_kinds, &(struct many_arg){ERR_CONFLICT}, NULL), ERR_CONFLICT);
 	store_close(store);
 }
@@ -271,6 +271,23 @@ static void assert_scan(struct store *store, struct scan_arg scan, const char *k
 	assert_string_equal(scan.list.keys, keys);
 	conformance_must(store, scan_step, &scan);
 	assert_string_equal(scan.list.keys, keys);
+}
+
+static int scan_claims(struct txn *txn, void *arg, struct err *err)
+{
+	return txn_scan(txn, STORE_CLAIM, NULL, "", false, SIZE_MAX, list_row, arg, err);
+}
+
+/* Only the tables that say so have an index of all their rows. */
+static void test_scan_whole(const struct conformance_env *env)
+{
+	struct store *store = conformance_open(env);
+	struct list list = {0};
+	struct err err = {0};
+
+	assert_int_equal(store_view(store, scan_claims, &list, &err), ERR_INTERNAL);
+	assert_non_null(strstr(err.msg, "claims"));
+	store_close(store);
 }
 
 static void test_scan(const struct conformance_env *env)
@@ -558,7 +575,7 @@ static int read_everything(struct txn *txn, void *arg, struct err *err)
 	struct tally *tally = arg;
 
 	*tally = (struct tally){0};
-	txn_scan(txn, STORE_COMMAND, NULL, "", false, SIZE_MAX, tally_row, tally, err);
+	txn_scan(txn, STORE_EXECUTION, NULL, "", false, SIZE_MAX, tally_row, tally, err);
 	return 0; /* ignores the failure */
 }
 
@@ -567,7 +584,7 @@ static void test_step_memory(const struct conformance_env *env)
 {
 	struct store *store = conformance_open(env);
 	char *big = calloc(1, LIMIT_ROW);
-	struct put_arg put = {STORE_COMMAND, {.doc = big, .doc_len = LIMIT_ROW}};
+	struct put_arg put = {STORE_EXECUTION, {.doc = big, .doc_len = LIMIT_ROW}};
 	struct err err = {0};
 	struct tally tally;
 	char key[8];
@@ -591,6 +608,7 @@ const struct conformance_case conformance_cases[] = {
 	{"atomic", test_atomic},
 	{"own_writes", test_own_writes},
 	{"scan", test_scan},
+	{"scan_whole", test_scan_whole},
 	{"due", test_due},
 	{"scan_in_scan", test_scan_in_scan},
 	{"bytes", test_bytes},

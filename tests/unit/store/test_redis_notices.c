@@ -65,7 +65,7 @@ static void heard_fini(struct heard *heard)
 }
 
 struct tell {
-	const char *key;
+	const char *key, *other;
 	int fail;
 };
 
@@ -78,6 +78,8 @@ static int tell_step(struct txn *txn, void *arg, struct err *err)
 		rc = txn_notify(txn, tell->key, err);
 	if (rc == 0)
 		rc = txn_notify(txn, tell->key, err); /* told once */
+	if (rc == 0 && tell->other)
+		rc = txn_notify(txn, tell->other, err);
 	if (rc == 0 && tell->fail)
 		rc = err_set(err, tell->fail, "as asked");
 	return rc;
@@ -107,8 +109,9 @@ static void the_others_hear_what_was_committed(void **state)
 	wait_until(&other, &other.lost, 1);
 	assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:failed", .fail = ERR_CONFLICT}, &err),
 			 ERR_CONFLICT);
-	assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a"}, &err), 0);
-	wait_until(&other, &other.count, 1);
+	assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a\nb"}, &err), ERR_INTERNAL);
+	assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a", .other = "task:a"}, &err), 0);
+	wait_until(&other, &other.count, 2);
 	assert_string_equal(other.last, "exec:a");
 	/* The answer comes the same way back, so what went before has arrived by then. */
 	assert_int_equal(store_update(stores[1], tell_step, &(struct tell){.key = "exec:b"}, &err), 0);
@@ -117,7 +120,7 @@ static void the_others_hear_what_was_committed(void **state)
 	store_close(stores[0]);
 	store_close(stores[1]);
 	assert_int_equal(own.count, 1);
-	assert_int_equal(other.count, 1);
+	assert_int_equal(other.count, 2);
 	heard_fini(&own);
 	heard_fini(&other);
 }

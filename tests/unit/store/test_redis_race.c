@@ -95,7 +95,7 @@ static int ticket_step(struct txn *txn, void *arg, struct err *err)
 	rc = txn_append(txn, STREAM_EVENTS, "ticket", text, strlen(text), err);
 	snprintf(key, sizeof(key), "%llu", (unsigned long long)number);
 	if (rc == 0)
-		rc = txn_put(txn, STORE_NONCE, &(struct store_row){.key = key, .doc = "x", .doc_len = 1}, err);
+		rc = txn_put(txn, STORE_HOST, &(struct store_row){.key = key, .doc = "x", .doc_len = 1}, err);
 	snprintf(text, sizeof(text), "%ld", ticket + 1);
 	row = (struct store_row){.key = "ticket", .doc = text, .doc_len = strlen(text)};
 	return rc != 0 ? rc : txn_put(txn, STORE_TARGET, &row, err);
@@ -284,7 +284,7 @@ static int check_step(struct txn *txn, void *arg, struct err *err)
 	if (rc == 0)
 		rc = txn_scan_due(txn, STORE_TASK, INT64_MAX, SIZE_MAX, see_due, found, err);
 	if (rc == 0)
-		rc = txn_scan(txn, STORE_NONCE, NULL, "", false, SIZE_MAX, see_number, found, err);
+		rc = txn_scan(txn, STORE_HOST, NULL, "", false, SIZE_MAX, see_number, found, err);
 	if (rc == 0)
 		rc = txn_read_subject(txn, STREAM_EVENTS, "ticket", 0, SIZE_MAX, see_ticket, found, err);
 	return rc != 0 ? rc : txn_count_get(txn, "moves", &found->moves, err);

@@ -80,7 +80,7 @@ static void append(enum store_stream stream, const char *subject, const char *do
 struct seen {
 	enum store_stream stream;
 	const char *subject;
-	char text[512];
+	char text[1024];
 	uint64_t first, last;
 };
 
@@ -135,6 +135,39 @@ static void test_fields(void **state)
 	redis_server_must(&server, "EVAL return(#redis.call('XRANGE','t.events','-','+')[2][2]) 0", "4");
 	assert_string_equal(look(STREAM_EVENTS, NULL).text, "[a|{\"subject\":\"a\",\"n\":1}][a|{\"n\":2}][a|not json]");
 	assert_string_equal(look(STREAM_EVENTS, "a").text, look(STREAM_EVENTS, NULL).text);
+}
+
+/* Whether the document says it is decided by the document as Redis' own parser reads it. */
+static void test_named_subjects(void **state)
+{
+	static const struct {
+		const char *subject, *doc, *fields;
+	} rows[] = {
+		{"a", "{\"n\":1,\"subject\":\"a\",\"more\":{\"subjects\":[]}}", "2"},
+		{"a", "{\"data\":{\"subject\":\"a\"}}", "4"},
+		{"a", "{\"data\":[1],\"subject\":\"a\"}", "2"},
+		{"a", "{\"subject\":\"b\"}", "4"},
+		{"a", "{\"subject\":\"ab\"}", "4"},
+		{"a", "{\"subject\":\"a\",\"subject\":\"b\"}", "4"},
+		{"a", "{\"subject\":\"b\",\"subject\":\"a\"}", "4"}, /* not believed: said twice */
+		{"a", "{ \"subject\" : \"a\" }", "2"},
+		{"a", "{\"text\":\"\\\"subject\\\":\\\"a\"}", "4"},
+		{"a", "[{\"subject\":\"a\"}]", "4"},
+		{"a", "{\"subject\":\"\\u0061\"}", "2"},
+		{"\\u0061", "{\"subject\":\"\\u0061\"}", "4"},
+		{"a", "{\"subject\":null}", "4"},
+	};
+	char command[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		append(STREAM_EVENTS, rows[i].subject, rows[i].doc);
+		snprintf(command, sizeof(command), "EVAL return(#redis.call('XRANGE','t.events','-','+')[%zu][2]) 0", i + 1);
+		redis_server_must(&server, command, rows[i].fields);
+		snprintf(command, sizeof(command), "[%s|%s]", rows[i].subject, rows[i].doc);
+		if (!strstr(look(STREAM_EVENTS, rows[i].subject).text, command))
+			fail_msg("%s is not among those of %s", rows[i].doc, rows[i].subject);
+	}
 }
 
 /* Theirs are read like ours, whatever is in them, and ours come after them. */
@@ -277,7 +310,7 @@ static int quiet(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(test_fields),   CASE(test_foreign_entries), CASE(test_odd_ids),	  CASE(test_group),
+		CASE(test_fields), CASE(test_named_subjects),   CASE(test_foreign_entries), CASE(test_odd_ids),	  CASE(test_group),
 		CASE(test_vanished), CASE(test_trim_and_groups), CASE(test_nothing_left),
 	};
 

@@ -3,6 +3,7 @@
 --   r table key rev                      a row that was read
 --   p table key rev group due rest       a row to write; rev "" = it was not read; rest: what follows rev in the stored text
 --   d table key rev                      a row to delete
+--   P, D                                 the same in a table that has an index of all its rows
 --   n name value                         a counter that was read
 --   c name delta                         a counter
 --   a stream short subject own doc       an entry; own "1": its subject needs a field
@@ -20,7 +21,7 @@ if number > 0 and done and tonumber(done) >= number then
 	return answer('DONE')
 end
 
-local width = { r = 4, p = 7, d = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4, w = 2 }
+local width = { r = 4, p = 7, P = 7, d = 4, D = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4, w = 2 }
 local rows, others, deletes, stale = {}, {}, {}, {}
 
 local function is_stale(name, key, value)
@@ -38,7 +39,7 @@ while i <= #ARGV do
 			return out
 		end
 		others[#others + 1] = i
-	elseif op == 'r' or op == 'p' or op == 'd' then
+	elseif op == 'r' or op == 'p' or op == 'P' or op == 'd' or op == 'D' then
 		local old = redis.call('HGET', P .. ':' .. ARGV[i + 1], ARGV[i + 2])
 		local rev, due, of = '0', '0', ''
 		if old then
@@ -46,10 +47,10 @@ while i <= #ARGV do
 		end
 		if ARGV[i + 3] ~= '' and ARGV[i + 3] ~= rev then
 			is_stale(ARGV[i + 1], ARGV[i + 2], old)
-		elseif op == 'p' then
-			rows[#rows + 1] = { i, old and true or false, due, of }
-		elseif op == 'd' and old then
-			deletes[#deletes + 1] = { i, true, due, of }
+		elseif op == 'p' or op == 'P' then
+			rows[#rows + 1] = { i, op == 'P' and not old, due, of }
+		elseif old and op ~= 'r' then
+			deletes[#deletes + 1] = { i, op == 'D', due, of }
 		end
 	elseif op == 'n' then
 		local value = redis.call('HGET', P .. ':counters', ARGV[i + 1])
@@ -79,7 +80,9 @@ end
 for _, row in ipairs(deletes) do
 	local key, name = P .. ':' .. ARGV[row[1] + 1], ARGV[row[1] + 2]
 	redis.call('HDEL', key, name)
-	redis.call('ZREM', key .. ':all', name)
+	if row[2] then
+		redis.call('ZREM', key .. ':all', name)
+	end
 	if row[3] ~= '0' then
 		redis.call('ZREM', key .. ':due', name)
 	end
@@ -96,13 +99,24 @@ local function drop(stream, short, id, subject)
 	end
 end
 
-local run = {}
+-- Members of the indexes of subjects, which go in together; before anything looks there.
+local members = {}
+local function index_entries()
+	for index, added in pairs(members) do
+		redis.call('ZADD', index, unpack(added))
+	end
+	members = {}
+end
+
+local run, notices = {}, {}
 function run.k(a)
+	index_entries()
 	local entry = redis.call('XRANGE', ARGV[a + 1], ARGV[a + 3], ARGV[a + 3])[1]
 	drop(ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], entry and subject_of(entry[2]) or '')
 end
 
 function run.s(a)
+	index_entries()
 	local index = P .. ':of:' .. ARGV[a + 2] .. ':' .. ARGV[a + 3]
 	for _, member in ipairs(redis.call('ZRANGE', index, 0, -1)) do
 		local ms, n = string.match(member, '^0*(%d+)-0*(%d+)$')
@@ -112,6 +126,7 @@ function run.s(a)
 end
 
 function run.t(a)
+	index_entries()
 	local least_ms, least_n = needed_from(ARGV[a + 1])
 	for _, entry in ipairs(redis.call('XRANGE', ARGV[a + 1], '-', ARGV[a + 3])) do
 		if is_needed(entry[1], least_ms, least_n) then
@@ -166,13 +181,19 @@ function run.a(a)
 		id = append(stream, short, 'event', doc)
 	end
 	if subject ~= '' then
-		redis.call('ZADD', P .. ':of:' .. short .. ':' .. subject, 0, member_of(id))
+		local index = P .. ':of:' .. short .. ':' .. subject
+		local added = members[index] or {}
+		added[#added + 1], added[#added + 2] = '0', member_of(id)
+		members[index] = added
+		if #added >= 200 then
+			index_entries()
+		end
 	end
 	redis.pcall('PUBLISH', stream, doc)
 end
 
 function run.w(a)
-	redis.pcall('PUBLISH', P .. ':notices', ARGV[2] .. ' ' .. ARGV[a + 1])
+	notices[#notices + 1] = ARGV[a + 1]
 end
 
 function run.c(a)
@@ -182,20 +203,24 @@ end
 for _, a in ipairs(others) do
 	run[ARGV[a]](a)
 end
-local rev = text(redis.call('HINCRBY', P .. ':store', 'rev', 1))
+index_entries()
+if #notices > 0 then
+	redis.pcall('PUBLISH', P .. ':notices', ARGV[2] .. ' ' .. table.concat(notices, '\n'))
+end
+local rev = text(redis.call('HINCRBY', P .. ':store', 'rev', '1'))
 for _, row in ipairs(rows) do
-	local a, there, due, of = row[1], row[2], row[3], row[4]
+	local a, due, of = row[1], row[3], row[4]
 	local key, name = P .. ':' .. ARGV[a + 1], ARGV[a + 2]
 	redis.call('HSET', key, name, rev .. ' ' .. ARGV[a + 6])
-	if not there then
-		redis.call('ZADD', key .. ':all', 0, name)
+	if row[2] then
+		redis.call('ZADD', key .. ':all', '0', name)
 	end
 	if of ~= ARGV[a + 4] then
 		if of ~= '' then
 			redis.call('ZREM', key .. ':group:' .. of, name)
 		end
 		if ARGV[a + 4] ~= '' then
-			redis.call('ZADD', key .. ':group:' .. ARGV[a + 4], 0, name)
+			redis.call('ZADD', key .. ':group:' .. ARGV[a + 4], '0', name)
 		end
 	end
 	if due ~= ARGV[a + 5] then
