@@ -19,7 +19,7 @@ import time
 import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("BERTH_BUILD", ROOT / "build" / "release"))
+BUILD = pathlib.Path(os.environ.get("BERTH_BUILD", ROOT / "build" / "release")).resolve()  # daemons start elsewhere
 TOKEN = "e2e-token-0123456789abcdef0123456789abcdef"
 # Sanitized daemons are slower; every limit below is multiplied by this.
 PATIENCE = float(os.environ.get("BERTH_PATIENCE", "1"))
