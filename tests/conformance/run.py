@@ -51,7 +51,7 @@ def must(condition, text):
 class Kit:
     def __init__(self, args):
         self.args = args
-        self.build = pathlib.Path(args.build)
+        self.build = pathlib.Path(args.build).resolve()
         self.program = self.build / "bin" / "berth-conformance"
         self.mock = self.build / "lib/berth/plugins/mock.so"
         self.httpprov = self.build / "tests/httpprov/httpprov.so"
