@@ -157,7 +157,7 @@ static int fill(struct req *req, bool *ret_done, struct err *err)
 	struct events *events = req->state;
 	struct execution_head head;
 	bool more = true, ended_meanwhile = false;
-	int r;
+	int r = 0;
 
 	if (stream_is_gone(&req->stream))
 		return err_set(err, ERR_CANCELLED, "the reader is gone");
