@@ -495,12 +495,32 @@ static int32_t blame(struct exchange *ex)
 	return rc;
 }
 
+/* What an executor says of itself, to health and to check; *ret is to be put. */
+static int32_t take_health(struct exchange *ex, struct json_object **ret)
+{
+	struct json_object *health = parse(ex->in.ptr, ex->in.len);
+	int32_t rc = BERTH_OK;
+
+	if (!health || strlen(api_text(health, "instance")) != INSTANCE_LEN || *api_text(health, "root") != '/')
+		rc = kerr_set(ex->err, BERTH_UNAVAILABLE, "bad_reply", "the executor's health is not understood");
+	else if (ex->status != 200 || !json_object_get_boolean(api_at(health, "ready")))
+		rc = kerr_set(ex->err, BERTH_UNAVAILABLE, "not_ready", "the executor is not ready: %.60s",
+			      api_text(health, "reason"));
+	if (rc) {
+		json_object_put(health);
+		return rc;
+	}
+	snprintf(ex->session->instance, sizeof(ex->session->instance), "%s", api_text(health, "instance"));
+	*ret = health;
+	return BERTH_OK;
+}
+
 static int32_t judge(struct exchange *ex)
 {
 	if (!ex->who.executor)
 		return blame(ex);
 	if (ex->status == 200 && !strcmp(ex->request->path, "/v1/check"))
-		return BERTH_OK;
+		return ex->request->ret_health ? take_health(ex, ex->request->ret_health) : BERTH_OK;
 	if (ex->status != 200 && !take_result(ex, ex->in.ptr, ex->in.len))
 		return kerr_set(ex->err, BERTH_UNKNOWN, "bad_reply", "the executor answered HTTP %u without a result",
 				ex->status);
@@ -587,18 +607,7 @@ int32_t peer_health(struct kube *k, struct berth_call *call, struct session *ses
 	if (!rc && !ex->who.executor)
 		rc = blame(ex);
 	if (!rc)
-		*ret = parse(ex->in.ptr, ex->in.len);
-	if (!rc && (!*ret || strlen(api_text(*ret, "instance")) != INSTANCE_LEN || *api_text(*ret, "root") != '/'))
-		rc = kerr_set(err, BERTH_UNAVAILABLE, "bad_reply", "the executor's health is not understood");
-	if (!rc && ex->status != 200)
-		rc = kerr_set(err, BERTH_UNAVAILABLE, "not_ready", "the executor is not ready: %.60s",
-			      api_text(*ret, "reason"));
-	if (!rc)
-		snprintf(session->instance, sizeof(session->instance), "%s", api_text(*ret, "instance"));
-	else {
-		json_object_put(*ret);
-		*ret = NULL;
-	}
+		rc = take_health(ex, ret);
 	exchange_fini(ex);
 	free(ex);
 	return rc;

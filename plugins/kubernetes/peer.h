@@ -29,8 +29,9 @@ struct peer_request {
 	peer_source_fn *source;	       /* then a D frame for each piece */
 	peer_frame_fn *frame;	       /* NULL: none are expected */
 	void *arg;
-	bool waiting; /* may be silent for long */
-	bool safe;    /* asking twice does what asking once does */
+	bool waiting;			 /* may be silent for long */
+	bool safe;			 /* asking twice does what asking once does */
+	struct json_object **ret_health; /* of /v1/check: the health object, to be put. NULL: not wanted */
 };
 
 /* Sends it and gives its frames to request->frame; OK when the executor's result was. Else err says it: the executor's

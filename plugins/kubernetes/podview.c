@@ -104,7 +104,8 @@ static bool condition_is(struct json_object *pod, const char *type, const char *
 	return item && !strcmp(api_text(item, "status"), status);
 }
 
-/* A container's state that says the word; of any container, those that start before the executor included. */
+/* A container's state that says the word, or any (NULL); of any container, those that start before the executor
+ * included. */
 static struct json_object *container_state(struct json_object *pod, const char *state, const char *word)
 {
 	static const char *const lists[] = {"status.containerStatuses", "status.initContainerStatuses"};
@@ -119,7 +120,7 @@ static struct json_object *container_state(struct json_object *pod, const char *
 			struct json_object *at = api_at(api_at(item, times[i % 2]), state);
 
 			/* An init container that is done is no end. */
-			if (at && !strcmp(api_text(at, "reason"), word) &&
+			if (at && (!word || !strcmp(api_text(at, "reason"), word)) &&
 			    (l == 0 || api_number(at, "exitCode") || strcmp(state, "terminated")))
 				return at;
 		}
@@ -127,41 +128,54 @@ static struct json_object *container_state(struct json_object *pod, const char *
 	return NULL;
 }
 
-/* The object whose message explains the row, or NULL when the row does not fit. */
-static struct json_object *fits(struct json_object *pod, const struct row *row)
-{
-	struct json_object *at;
+/* What the rows ask for, looked up once: most pods say nothing of it. */
+struct said {
+	const char *reason, *phase;
+	struct json_object *disruption, *scheduled; /* NULL: no such condition, or it does not hold */
+	bool terminated, waiting;		    /* any container */
+};
 
+static struct said said_of(struct json_object *pod)
+{
+	struct said said = {.reason = api_text(pod, "status.reason"), .phase = api_text(pod, "status.phase")};
+
+	if (condition_is(pod, "DisruptionTarget", "True"))
+		said.disruption = condition(pod, "DisruptionTarget");
+	if (condition_is(pod, "PodScheduled", "False"))
+		said.scheduled = condition(pod, "PodScheduled");
+	said.terminated = container_state(pod, "terminated", NULL) != NULL;
+	said.waiting = container_state(pod, "waiting", NULL) != NULL;
+	return said;
+}
+
+/* The object whose message explains the row, or NULL when the row does not fit. */
+static struct json_object *fits(struct json_object *pod, const struct said *said, const struct row *row)
+{
 	switch (row->where) {
 	case IN_STATUS:
-		return strcmp(api_text(pod, "status.reason"), row->word) ? NULL : api_at(pod, "status");
+		return strcmp(said->reason, row->word) ? NULL : api_at(pod, "status");
 	case IN_PHASE:
-		return strcmp(api_text(pod, "status.phase"), row->word) ? NULL : api_at(pod, "status");
+		return strcmp(said->phase, row->word) ? NULL : api_at(pod, "status");
 	case IN_DISRUPTION:
-		at = condition(pod, "DisruptionTarget");
-		return at && !strcmp(api_text(at, "status"), "True") && !strcmp(api_text(at, "reason"), row->word)
-			       ? at
-			       : NULL;
+		return strcmp(api_text(said->disruption, "reason"), row->word) ? NULL : said->disruption;
 	case IN_SCHEDULED:
-		at = condition(pod, "PodScheduled");
-		return at && !strcmp(api_text(at, "status"), "False") && !strcmp(api_text(at, "reason"), row->word)
-			       ? at
-			       : NULL;
+		return strcmp(api_text(said->scheduled, "reason"), row->word) ? NULL : said->scheduled;
 	case IN_TERMINATED:
-		return container_state(pod, "terminated", row->word);
+		return said->terminated ? container_state(pod, "terminated", row->word) : NULL;
 	case IN_WAITING:
-		return container_state(pod, "waiting", row->word);
+		return said->waiting ? container_state(pod, "waiting", row->word) : NULL;
 	}
 	return NULL;
 }
 
 static void judge(struct json_object *pod, struct podview *v)
 {
+	const struct said said = said_of(pod);
 	struct verdict *verdict = &v->verdict;
 
 	*verdict = (struct verdict){.reason = "", .phase = BERTH_PHASE_STARTING};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct json_object *at = fits(pod, &rows[i]);
+		struct json_object *at = fits(pod, &said, &rows[i]);
 
 		if (!at)
 			continue;
@@ -178,8 +192,7 @@ static void judge(struct json_object *pod, struct podview *v)
 					    .text = "the pod is being deleted"};
 	} else if (!verdict->code && !condition(pod, "PodScheduled")) {
 		verdict->phase = BERTH_PHASE_QUEUED;
-	} else if (!verdict->code && !strcmp(api_text(pod, "status.phase"), "Running") && *v->ip &&
-		   condition_is(pod, "Ready", "True")) {
+	} else if (!verdict->code && !strcmp(said.phase, "Running") && *v->ip && condition_is(pod, "Ready", "True")) {
 		verdict->phase = BERTH_PHASE_READY;
 	}
 }

@@ -33,6 +33,8 @@ struct wait {
 	int64_t since_ns; /* a verdict with grace stands since then; 0: none does */
 	int64_t full_ns;  /* unschedulable since then */
 	struct verdict last;
+	struct json_object *pod; /* once it is ready */
+	struct podview view;	 /* of it */
 	struct kerr *err;
 };
 
@@ -101,22 +103,21 @@ static int32_t pause_until(struct wait *w, struct watch_waiter *waiter, int64_t 
 	return watch_wait(waiter, w->call, until_ns < end_ns ? until_ns : end_ns, w->err);
 }
 
-static int32_t look_until(struct wait *w, struct watch_waiter *waiter, struct json_object **ret_pod)
+static int32_t look_until(struct wait *w, struct watch_waiter *waiter)
 {
 	int64_t pause = LOOK_FIRST_NS, end_ns = end_of(w->call);
 
 	for (;;) {
 		struct json_object *pod;
-		struct podview view;
 		int32_t rc = fate_pod(w->k, w->call, w->session, &pod, w->err);
 
 		if (rc)
 			return late(w, rc);
-		podview_of(pod, w->k->container, &view);
-		tell(w, &view.verdict);
-		rc = judge(w, &view.verdict);
-		if (!rc && view.verdict.phase == BERTH_PHASE_READY) {
-			*ret_pod = pod;
+		podview_of(pod, w->k->container, &w->view);
+		tell(w, &w->view.verdict);
+		rc = judge(w, &w->view.verdict);
+		if (!rc && w->view.verdict.phase == BERTH_PHASE_READY) {
+			w->pod = pod;
 			return BERTH_OK;
 		}
 		json_object_put(pod);
@@ -128,31 +129,30 @@ static int32_t look_until(struct wait *w, struct watch_waiter *waiter, struct js
 	}
 }
 
-/* Until the pod is ready; *ret_pod then is to be put. */
-static int32_t wait_pod(struct wait *w, struct json_object **ret_pod)
+/* Until the pod is ready; w->pod then is to be put. */
+static int32_t wait_pod(struct wait *w)
 {
 	struct watch_waiter waiter;
 	int32_t rc;
 
 	watch_listen(w->k->watch, &waiter, w->session->uid);
-	rc = look_until(w, &waiter, ret_pod);
+	rc = look_until(w, &waiter);
 	watch_unlisten(w->k->watch, &waiter);
 	return rc;
 }
 
-/* The executor takes our key: a session is not handed out before. */
+/* The executor takes our key: a session is not handed out before. One whose executor is known from before is asked
+ * nothing else; what it was is learned anew when it is another one by now. */
 static int32_t dial_once(struct wait *w, char *ret_root, size_t cap)
 {
-	const struct peer_request request = {.path = "/v1/check", .safe = true};
-	struct json_object *health;
+	struct json_object *health = NULL;
+	const struct peer_request request = {.path = "/v1/check", .safe = true, .ret_health = &health};
 	bool touched;
-	int32_t rc = peer_health(w->k, w->call, w->session, &health, w->err);
+	int32_t rc = peer_send(w->k, w->call, w->session, &request, &touched, w->err);
 
-	if (rc)
-		return rc;
-	snprintf(ret_root, cap, "%s", api_text(health, "root"));
+	if (!rc)
+		snprintf(ret_root, cap, "%s", api_text(health, "root"));
 	json_object_put(health);
-	rc = peer_send(w->k, w->call, w->session, &request, &touched, w->err);
 	if (rc == BERTH_UNAUTHENTICATED)
 		return kerr_set(w->err, BERTH_INVALID, "executor_key",
 				"the executor does not accept the signing key: the pod was made with another one");
@@ -183,14 +183,12 @@ static int32_t dial(struct wait *w, char *ret_root, size_t cap)
 	}
 }
 
-static int32_t emit(struct wait *w, struct json_object *pod, const char *root)
+static int32_t emit(struct wait *w, const char *root)
 {
-	struct podview view;
 	struct report report;
 	char ref[BERTH_REF_MAX + 1];
 
-	podview_of(pod, w->k->container, &view);
-	report_pod(w->k, pod, &view, w->session, root, &report);
+	report_pod(w->k, w->pod, &w->view, w->session, root, &report);
 	/* Of a claim the ref is the claim's, and so are identity and intent. */
 	names_ref_text(w->session->ref.ns, w->session->ref.name, w->session->ref.uid, ref);
 	report.info.ref = str_of(ref);
@@ -207,28 +205,25 @@ static int32_t emit(struct wait *w, struct json_object *pod, const char *root)
 int32_t ready_wait(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err)
 {
 	struct wait w = {.k = k, .call = call, .session = session, .err = err};
-	struct json_object *pod = NULL;
-	struct podview view;
 	char root[BERTH_PATH_MAX + 1] = "";
 	int32_t rc = backend_of(k)->locate(k, call, session, err);
 
 	if (!rc)
-		rc = wait_pod(&w, &pod);
+		rc = wait_pod(&w);
 	if ((rc == BERTH_INVALID || rc == BERTH_TIMEOUT) && !err->told)
 		events_explain(k, call, session, err);
 	if (rc)
 		return rc;
-	podview_of(pod, k->container, &view);
-	snprintf(session->ip, sizeof(session->ip), "%s", view.ip);
+	snprintf(session->ip, sizeof(session->ip), "%s", w.view.ip);
 	if (!k->claims) {
-		snprintf(session->workspace, sizeof(session->workspace), "%s", view.workspace);
-		snprintf(session->task, sizeof(session->task), "%s", view.task);
+		snprintf(session->workspace, sizeof(session->workspace), "%s", w.view.workspace);
+		snprintf(session->task, sizeof(session->task), "%s", w.view.task);
 		/* A later claim needs no look while the pod is still at this version. */
-		snprintf(session->version, sizeof(session->version), "%s", *view.task ? "" : view.version);
+		snprintf(session->version, sizeof(session->version), "%s", *w.view.task ? "" : w.view.version);
 	}
 	rc = dial(&w, root, sizeof(root));
 	if (!rc)
-		rc = emit(&w, pod, root);
-	json_object_put(pod);
+		rc = emit(&w, root);
+	json_object_put(w.pod);
 	return rc;
 }
