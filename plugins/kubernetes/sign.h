@@ -27,12 +27,12 @@ void sign_key_drop(struct sign_key *key);
 /* Loads a PEM text. */
 int32_t sign_key_of(const char *pem, size_t len, struct sign_key **ret, struct kerr *err);
 /* The public key in base64, as BERTH_EXECUTOR_KEYS takes it. */
-int32_t sign_public(const struct sign_key *key, char ret[48], struct kerr *err);
+void sign_public(const struct sign_key *key, char ret[48]);
 
 int32_t sign_token(const struct sign_key *key, const char *key_id, const struct sign_claims *claims,
 		   char ret[SIGN_TOKEN_MAX + 1], struct kerr *err);
 /* Of a body whose digest became known at its end. */
-int32_t sign_body(const struct sign_key *key, const char *nonce, const unsigned char digest[32],
-		  unsigned char ret_signature[64], struct kerr *err);
+void sign_body(const struct sign_key *key, const char *nonce, const unsigned char digest[32],
+	       unsigned char ret_signature[64]);
 
 #endif
