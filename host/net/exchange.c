@@ -140,7 +140,7 @@ static void set_tls(struct exchange *ex)
 		set_blob(ex->easy, CURLOPT_CAINFO_BLOB, request->ca_pem);
 	/* Beside certificates of the caller the system's folder would be trusted too; beside the system's file it keeps
 	 * libcurl from caching what it read, which takes milliseconds for each connection. */
-	if (request->ca_pem.len || curl_version_info(CURLVERSION_NOW)->cainfo)
+	if (request->ca_pem.len || ex->net->has_cainfo)
 		curl_easy_setopt(ex->easy, CURLOPT_CAPATH, NULL);
 	if (ex->identity.len) {
 		const struct berth_str pem = {ex->identity.ptr, ex->identity.len};

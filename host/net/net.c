@@ -47,6 +47,8 @@ int net_new(const struct net_config *config, struct net **ret, struct err *err)
 	lock_init(&net->lock, LOCK_STREAM);
 	lock_init(&net->pool.lock, LOCK_LEAF);
 	net->limit = own_limit(config);
+	/* Asked once: libcurl asks each of its own libraries for its version, whatever is wanted. */
+	net->has_cainfo = curl_version_info(CURLVERSION_NOW)->cainfo != NULL;
 	net->loop_most = own_loops(config->loops);
 	*ret = net;
 	return 0;

@@ -42,6 +42,38 @@ static struct handle *open_handle(struct net *net, uint64_t key)
 	return handle;
 }
 
+static void join_locked(struct pool_idle *pool, struct handle *handle, struct handle **bucket)
+{
+	handle->next = *bucket;
+	*bucket = handle;
+	handle->older = pool->youngest;
+	handle->younger = NULL;
+	*(pool->youngest ? &pool->youngest->younger : &pool->oldest) = handle;
+	pool->youngest = handle;
+	pool->count++;
+}
+
+/* `at` is where its bucket names it. */
+static struct handle *leave_locked(struct pool_idle *pool, struct handle **at)
+{
+	struct handle *handle = *at;
+
+	*at = handle->next;
+	*(handle->older ? &handle->older->younger : &pool->oldest) = handle->younger;
+	*(handle->younger ? &handle->younger->older : &pool->youngest) = handle->older;
+	pool->count--;
+	return handle;
+}
+
+static struct handle *leave_oldest_locked(struct net *net)
+{
+	struct handle **at = bucket_of(net, net->pool.oldest->key);
+
+	while (*at != net->pool.oldest)
+		at = &(*at)->next;
+	return leave_locked(&net->pool, at);
+}
+
 struct handle *pool_take(struct net *net, uint64_t key)
 {
 	struct handle **at = bucket_of(net, key);
@@ -50,71 +82,44 @@ struct handle *pool_take(struct net *net, uint64_t key)
 	lock_take(&net->pool.lock);
 	while (*at && (*at)->key != key)
 		at = &(*at)->next;
-	found = *at;
-	if (found) {
-		*at = found->next;
-		net->pool.count--;
-	}
+	found = *at ? leave_locked(&net->pool, at) : NULL;
 	lock_drop(&net->pool.lock);
 	return found ? found : open_handle(net, key);
 }
 
+/* Above the limit the one that was idle longest goes, never the one that was just used: many peers that are asked once
+ * would keep out the one that is asked all the time. */
 void pool_give(struct net *net, struct handle *handle)
 {
-	struct handle **bucket = bucket_of(net, handle->key);
-	bool full, poke;
+	struct handle *surplus = NULL;
+	bool poke;
 
 	curl_easy_reset(handle->easy); /* the connection stays with the multi */
 	handle->idle_since_ns = clock_boot_ns();
 	lock_take(&net->pool.lock);
-	full = net->pool.count >= NET_POOL_MAX;
-	poke = !full && !net->pool.swept;
-	if (!full) {
-		handle->next = *bucket;
-		*bucket = handle;
-		net->pool.count++;
-		net->pool.swept = true;
-	}
+	if (net->pool.count >= NET_POOL_MAX)
+		surplus = leave_oldest_locked(net);
+	join_locked(&net->pool, handle, bucket_of(net, handle->key));
+	poke = !net->pool.swept;
+	net->pool.swept = true;
 	lock_drop(&net->pool.lock);
-	if (full)
-		close_handle(net, handle);
+	if (surplus)
+		close_handle(net, surplus);
 	if (poke)
 		loop_poke(net->loops[0]);
 }
 
-/* The last of a bucket is its oldest. */
-static struct handle **oldest_locked(struct net *net)
-{
-	struct handle **oldest = NULL;
-
-	for (size_t i = 0; i < NET_POOL_BUCKETS; i++) {
-		struct handle **at = &net->pool.idle[i];
-
-		if (!*at)
-			continue;
-		while ((*at)->next)
-			at = &(*at)->next;
-		if (!oldest || (*at)->idle_since_ns < (*oldest)->idle_since_ns)
-			oldest = at;
-	}
-	return oldest;
-}
-
-/* Takes off the oldest one that was idle before `until_ns`. */
+/* Takes off the oldest one if it was idle before `until_ns`. */
 static struct handle *take_oldest(struct net *net, int64_t until_ns, int64_t *ret_next_ns)
 {
-	struct handle **at, *handle = NULL;
+	struct handle *handle = NULL;
 
 	lock_take(&net->pool.lock);
-	at = oldest_locked(net);
-	*ret_next_ns = at ? (*at)->idle_since_ns : INT64_MAX;
-	if (at && (*at)->idle_since_ns <= until_ns) {
-		handle = *at;
-		*at = NULL;
-		net->pool.count--;
-	}
-	if (!at)
+	*ret_next_ns = net->pool.oldest ? net->pool.oldest->idle_since_ns : INT64_MAX;
+	if (!net->pool.oldest)
 		net->pool.swept = false;
+	else if (*ret_next_ns <= until_ns)
+		handle = leave_oldest_locked(net);
 	lock_drop(&net->pool.lock);
 	return handle;
 }

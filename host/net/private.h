@@ -45,18 +45,21 @@ struct handle {
 	CURL *easy;
 	uint64_t key;
 	int64_t idle_since_ns;
-	struct handle *next;
+	struct handle *next;            /* of its bucket */
+	struct handle *older, *younger; /* of all idle ones */
 };
 
 struct pool_idle {
 	struct lock lock; /* LOCK_LEAF */
 	struct handle *idle[NET_POOL_BUCKETS];
+	struct handle *oldest, *youngest;
 	unsigned count;
 	bool swept; /* the first loop looks after it */
 };
 
 struct net {
 	uint64_t limit;
+	bool has_cainfo;       /* libcurl was built with the path of a file of certificates */
 	_Atomic uint64_t used; /* descriptors */
 	struct pool_idle pool;
 	struct lock lock; /* LOCK_STREAM: starting loops */

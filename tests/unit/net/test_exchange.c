@@ -324,11 +324,47 @@ static void connections(void **state)
 	assert_int_equal(usage.idle, 0);
 }
 
+/* While one peer answers, another is asked that nobody knows. */
+static int32_t ask_another(void *ctx, uint32_t status, const struct berth_pair *headers, size_t count)
+{
+	static unsigned number;
+	struct ask other;
+	char owner[32];
+	int32_t code;
+
+	snprintf(owner, sizeof(owner), "peer %u", number++);
+	ask_init(&other, 0, "GET", "http://127.0.0.1:%u/ok", peer.plain);
+	other.caller.owner = owner;
+	code = ask_run(&other);
+	ask_fini(&other);
+	return code ? code : take_head(ctx, status, headers, count);
+}
+
+/* More peers than the pool keeps: the one that is asked all the time keeps its connection. */
+static void many_peers(void **state)
+{
+	unsigned long before;
+	struct ask ask;
+
+	(void)state;
+	before = seen("connections");
+	for (int i = 0; i < 300; i++) {
+		ask_init(&ask, 0, "GET", "http://127.0.0.1:%u/ok", peer.plain);
+		ask.caller.owner = "busy";
+		ask.request.head = ask_another;
+		assert_int_equal(ask_run(&ask), BERTH_OK);
+		ask_fini(&ask);
+	}
+	/* The last one is what this asks on: it had been idle for longest. */
+	assert_int_equal(seen("connections") - before, 1 + 300 + 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    CASE(answers), CASE(retry_after), CASE(headers),  CASE(methods),
 	    CASE(bodies),  CASE(ways),        CASE(refusals), CASE(connections),
+	    CASE(many_peers),
 	};
 
 	return cmocka_run_group_tests(tests, group_setup, group_teardown);
