@@ -38,13 +38,13 @@ struct wait {
 	struct kerr *err;
 };
 
-static void tell(struct wait *w, const struct verdict *verdict)
+/* A pod that is ready is not waited for: whoever keeps what is told would write it down for nothing. */
+static void tell(struct wait *w, uint32_t phase, const char *text)
 {
-	if (verdict->phase == w->phase)
+	if (phase == w->phase || phase == BERTH_PHASE_READY)
 		return;
-	w->phase = verdict->phase;
-	kube_host->progress(w->call, verdict->phase == BERTH_PHASE_READY ? BERTH_PHASE_STARTING : verdict->phase,
-			    *verdict->text ? verdict->text : "waits for the pod");
+	w->phase = phase;
+	kube_host->progress(w->call, phase, text);
 }
 
 static bool has_lasted(int64_t *since_ns, int64_t ns)
@@ -114,7 +114,7 @@ static int32_t look_until(struct wait *w, struct watch_waiter *waiter)
 		if (rc)
 			return late(w, rc);
 		podview_of(pod, w->k->container, &w->view);
-		tell(w, &w->view.verdict);
+		tell(w, w->view.verdict.phase, *w->view.verdict.text ? w->view.verdict.text : "waits for the pod");
 		rc = judge(w, &w->view.verdict);
 		if (!rc && w->view.verdict.phase == BERTH_PHASE_READY) {
 			w->pod = pod;
@@ -174,6 +174,7 @@ static int32_t dial(struct wait *w, char *ret_root, size_t cap)
 		rc = fate_after(w->k, w->call, w->session, rc, w->err);
 		if (rc == BERTH_SESSION_LOST)
 			return rc;
+		tell(w, BERTH_PHASE_STARTING, "waits for the executor");
 		rc = kube_wait(w->call, text_boot_ns() + pause, w->err);
 		if (rc == BERTH_TIMEOUT)
 			*w->err = why;
