@@ -294,6 +294,8 @@ def test_dead_letters(make):
 def test_a_dead_letter_of_an_open_execution_goes_back(make):
     b = make(conf='gc: { interval = "1s"; };').start()
     record = b.create("t", f"while [ ! -e {b.dir}/gate ]; do sleep 0.02; done").expect(202).json
+    # Where the store is shared, a sandbox that is being made when its host dies is looked for longer than this test lasts.
+    wait_for(lambda: b.record(record["id"])["status"] == "running", what="running")
     message = json.dumps({"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested",
                           "data": {"execution_id": record["id"]}})
     b.kill9()
