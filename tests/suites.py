@@ -163,7 +163,7 @@ SUITES = [
     ("unit", unit, "unit and component tests (cmocka), hostile plugins included"),
     ("conformance", conformance, "the provider kit over the mock and over HTTP, and over copies with planted bugs"),
     ("abi", abi, "layout, headers, exports, baseline, an old plugin on this host and on a later one"),
-    ("static", static, "cppcheck, by name or with --full; with --full also clang-tidy and gcc's analyzer"),
+    ("static", static, "cppcheck; with --full also clang-tidy and gcc's analyzer"),
     ("executor", executor, "berth-executor: protocol, refusals, commands, files, what it survives"),
     ("fuzz", fuzz, "what fuzzing found worth keeping, fed to every parser of outside bytes"),
     ("e2e", e2e, "the real daemon, the real command line, the mock provider"),
@@ -187,7 +187,7 @@ def main():
         return 0
 
     known = {name: function for name, function, _ in SUITES}
-    wanted = args.suite or [name for name, _, _ in SUITES if args.full or name != "static"]
+    wanted = args.suite or [name for name, _, _ in SUITES]
     for word in wanted:
         if word.split(":")[0] not in known:
             print(f"run.sh: no suite '{word}'; there are {', '.join(known)}", file=sys.stderr)

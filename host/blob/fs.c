@@ -316,7 +316,7 @@ static int adopt_locked(struct fs_store *store, const char *id, struct err *err)
 {
 	char *copy = strdup(id);
 	int root_fd = open(store->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	char found[ID_MAX];
+	char found[ID_MAX] = "";
 	int rc = 0;
 
 	if (copy == NULL)

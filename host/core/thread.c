@@ -52,7 +52,7 @@ static void find_stack(void)
 {
 	pthread_attr_t attr;
 	void *low = NULL;
-	size_t size;
+	size_t size = 0;
 
 	if (pthread_getattr_np(pthread_self(), &attr))
 		return;
