@@ -96,6 +96,7 @@ static enum next ended(struct run *run, const struct attempt *a)
 	struct finish f = {
 		.event = kinds[e->kind].event,
 		.ending = &ending,
+		.timed = true,
 		.duration_ms = e->duration_ms,
 		.survivors = e->survivors,
 		.dropped = {e->stdout_dropped, e->stderr_dropped},

@@ -389,6 +389,7 @@ struct finish {
 	const char *reason, *error;
 	int64_t retry_after_ms;
 	const struct record_ending *ending;
+	bool timed; /* duration_ms is the provider's; else what ran is taken to have run until now */
 	int64_t duration_ms, survivors;
 	uint64_t dropped[2]; /* by the provider, past the limits */
 	struct session_end end;

@@ -261,6 +261,8 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 
 	if (rc == 0 && is_taken_over(run, &r, &c, txn_now(txn)))
 		rc = steps_overtaken(run, err);
+	if (rc == 0 && !f->finish->timed && r.started_ms > 0 && txn_now(txn) > r.started_ms)
+		f->result.execution_time_ms = txn_now(txn) - r.started_ms;
 	if (rc == 0)
 		rc = steps_apply(run->e, txn, &r, f->finish->event, &f->change, f->event_id, &replay, err);
 	if (rc == 0)
@@ -375,13 +377,15 @@ static void set_told(struct run *run)
 	lock_drop(&run->e->lock);
 }
 
-static void count_end(const struct run *run, const struct finish *in)
+static void count_end(const struct finish_step *f)
 {
+	const struct run *run = f->run;
+	const struct finish *in = f->finish;
 	const char *kind = in->ending ? in->ending->kind : NULL;
 
 	metric_add(METRIC_EXEC_ENDED, metric_place(METRIC_DIM_ENDING, run->ran ? kind : "not_run"), 0, 1);
 	if (run->ran)
-		metric_observe_ns(METRIC_EXEC_SECONDS, 0, in->duration_ms * CLOCK_NS_PER_MS);
+		metric_observe_ns(METRIC_EXEC_SECONDS, 0, f->result.execution_time_ms * CLOCK_NS_PER_MS);
 }
 
 enum next finish_run(struct run *run, const struct finish *in)
@@ -408,7 +412,7 @@ enum next finish_run(struct run *run, const struct finish *in)
 		return NEXT_LEAVE;
 	if (rc)
 		return refused(run, in, &err);
-	count_end(run, in);
+	count_end(&f);
 	forget_prepare(run, run->ran && !in->end.lost, &late);
 	if (!run->hold)
 		session_unwait_done(run->e->config.sessions, &run->ident);

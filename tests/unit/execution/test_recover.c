@@ -130,7 +130,7 @@ static void a_command_that_ended_unseen_is_found(void **state)
 
 static void a_session_lost_meanwhile_is_told(void **state)
 {
-	char id[IDENT_ID_MAX + 1], path[128];
+	char id[IDENT_ID_MAX + 1], path[128], *took;
 
 	(void)state;
 	run("t", "true", id);
@@ -141,6 +141,9 @@ static void a_session_lost_meanwhile_is_told(void **state)
 	host_finish(&host, id);
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "session_lost");
+	took = host_get(&host, id, "result.execution_time_ms"); /* nobody could tell how long, so it is until it was missed */
+	assert_true(strtol(took, NULL, 10) > 0);
+	free(took);
 	host_check_history(&host, id);
 	host_faults(&host, "");
 	run("t", "echo next", id);
