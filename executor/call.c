@@ -89,11 +89,20 @@ static int32_t host_sink_write(struct berth_call *call, uint32_t stream, const v
 	call->sent[stream] += len;
 	if (stream == BERTH_STREAM_DATA)
 		return rc;
-	/* Output of a running command is wanted now, by everybody who follows it. */
+	/* It goes out when the command is waited for again, or with its ending. */
+	call->reply.owed = true;
 	siblings_tell(&call->sibling);
-	if (rc == BERTH_OK && reply_flush(&call->reply) < 0)
-		rc = call_fail(call, BERTH_CANCELLED, "disconnected", false, "the client went away");
 	return rc;
+}
+
+/* Output of a running command is wanted now. That it runs is news for those who wait longer only: the answer to a short
+ * one is sent whole. */
+void call_waits(struct berth_call *call, uint32_t is_long)
+{
+	struct reply *reply = &call->reply;
+
+	if ((is_long || reply->len > call->announced || reply->streaming) && reply_flush(reply) < 0)
+		call->peer_gone = true;
 }
 
 static int32_t host_gap(struct berth_call *call, uint32_t stream, uint64_t from, uint64_t to)
@@ -103,6 +112,7 @@ static int32_t host_gap(struct berth_call *call, uint32_t stream, uint64_t from,
 	add_word(json, "stream", stream_words[stream <= BERTH_STREAM_STDERR ? stream : 0]);
 	add_number(json, "from", from);
 	add_number(json, "to", to);
+	call->reply.owed = true;
 	return send_json(call, 'G', json);
 }
 
@@ -194,7 +204,7 @@ static int32_t host_cancel_fd(struct berth_call *call)
 	bool launched = call->announce == 'S';
 
 	if (call->announce && reply_frame(&call->reply, call->announce, "{}", launched ? 2 : 0, NULL, 0) == 0)
-		(void)reply_flush(&call->reply);
+		call->announced = call->reply.len;
 	call->announce = '\0';
 	siblings_join(&call->sibling, call->token.execution_id, call->conn->fd);
 	return call->sibling.wait_fd;

@@ -20,12 +20,15 @@ struct berth_call {
 	uint64_t sent[3];	/* by BERTH_STREAM_: where the next byte of each stream belongs */
 	char announce;		/* frame that tells that the command is being followed: S or H; '\0' = none or done */
 	struct sibling sibling; /* of a stream */
+	size_t announced;	/* bytes of the reply that hold no more than that frame */
 	bool peer_gone;		/* noticed while the command ran */
 };
 
 /* Services that write into the reply. */
 extern const struct berth_host call_host;
 
+/* For struct berth_sup: before the command is waited for. */
+void call_waits(struct berth_call *call, uint32_t is_long);
 /* Sets the result and returns its code. */
 int32_t call_fail(struct berth_call *call, int32_t code, const char *reason, bool retryable, const char *text);
 

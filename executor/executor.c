@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "../sdk/lib/supervised_files.h"
+#include "call.h"
 
 #define MS INT64_C(1000000)
 #define PAIR_MAX (128u * 1024u)
@@ -105,7 +106,8 @@ int executor_init(struct executor *executor, const struct options *options, char
 					   .uid = options->uid,
 					   .gid = options->gid,
 					   .launch = launcher_launch,
-					   .launch_ctx = &executor->launcher};
+					   .launch_ctx = &executor->launcher,
+					   .waits = call_waits};
 	executor->fs = (struct berth_localfs){.struct_size = sizeof(executor->fs),
 					      .root_fd = state->root_fd,
 					      .uid = options->uid,

@@ -156,13 +156,18 @@ void reply_error(struct reply *reply, unsigned status, const struct result *resu
 	json_object_put(json);
 }
 
-/* What has gathered and the extra bytes behind it, as one chunk. */
-static int send_chunk(struct reply *reply, const void *extra, size_t extra_len)
+#define CHUNK_END "\r\n"
+#define LAST_CHUNK "0\r\n\r\n"
+
+/* What has gathered and the extra bytes behind it, as one chunk that ends with `end`. */
+static int send_chunk(struct reply *reply, const void *extra, size_t extra_len, const char *end)
 {
-	static char end[] = "\r\n";
 	char head[1024], size[24];
-	struct iovec iov[5] = {
-		{head, 0}, {size, 0}, {reply->buf, reply->len}, {(void *)(uintptr_t)extra, extra_len}, {end, 2}};
+	struct iovec iov[5] = {{head, 0},
+			       {size, 0},
+			       {reply->buf, reply->len},
+			       {(void *)(uintptr_t)extra, extra_len},
+			       {(void *)(uintptr_t)end, strlen(end)}};
 
 	if (reply->len + extra_len == 0)
 		return 0;
@@ -177,7 +182,7 @@ static int send_chunk(struct reply *reply, const void *extra, size_t extra_len)
 
 int reply_flush(struct reply *reply)
 {
-	return reply->conn->failed ? -1 : send_chunk(reply, NULL, 0);
+	return reply->conn->failed ? -1 : send_chunk(reply, NULL, 0, CHUNK_END);
 }
 
 /* Room for len more bytes, sending what is there if need be. */
@@ -217,17 +222,7 @@ int reply_frame(struct reply *reply, char type, const void *a, size_t a_len, con
 	append(reply, header, sizeof(header));
 	append(reply, a, a_len);
 	append(reply, b, copied);
-	return copied == b_len ? 0 : send_chunk(reply, b, b_len);
-}
-
-static void end_stream(struct reply *reply)
-{
-	static char last[] = "0\r\n\r\n";
-	struct iovec iov = {last, sizeof(last) - 1};
-
-	if (reply_flush(reply) == 0)
-		http_send(reply->conn, &iov, 1);
-	reply->done = true;
+	return copied == b_len ? 0 : send_chunk(reply, b, b_len, CHUNK_END);
 }
 
 void reply_end(struct reply *reply, const struct result *result, int64_t now_ms)
@@ -236,7 +231,7 @@ void reply_end(struct reply *reply, const struct result *result, int64_t now_ms)
 	const char *text;
 	size_t len = 0;
 
-	if (!reply->streaming && result->code != BERTH_OK) {
+	if (!reply->streaming && !reply->owed && result->code != BERTH_OK) {
 		/* Frames that were never sent are not missed: an error has no result. */
 		reply_error(reply, reply_status(result->code), result, now_ms);
 		return;
@@ -246,8 +241,9 @@ void reply_end(struct reply *reply, const struct result *result, int64_t now_ms)
 	if (reply_frame(reply, 'R', text, len, NULL, 0) < 0)
 		reply->conn->failed = true;
 	json_object_put(json);
-	if (reply->streaming)
-		end_stream(reply);
+	/* R stands in front of it at least. */
+	if (reply->streaming && !reply->conn->failed)
+		send_chunk(reply, NULL, 0, CHUNK_END LAST_CHUNK);
 	else if (!reply->conn->failed)
 		reply_plain(reply, 200, FRAMES_TYPE, reply->buf, reply->len);
 	reply->done = true;

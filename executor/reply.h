@@ -30,6 +30,7 @@ struct reply {
 	bool head_only; /* HEAD */
 	bool streaming; /* the head has been sent, chunks follow */
 	bool done;
+	bool owed; /* frames were gathered that are to go out whatever the result */
 	int64_t sent_ns; /* when something was sent last */
 	char *buf;	 /* frames not yet sent */
 	size_t len;
@@ -49,7 +50,7 @@ unsigned reply_status(int32_t code);
 /* Appends one frame of two parts; sends what has gathered once it is much. 0, or -1 when nobody listens any more. */
 int reply_frame(struct reply *reply, char type, const void *a, size_t a_len, const void *b, size_t b_len);
 int reply_flush(struct reply *reply);
-/* Ends the answer: with R behind the frames, or as a plain error when the operation failed without one. */
+/* Ends the answer: with R behind the frames, or as a plain error when the operation failed without one that is owed. */
 void reply_end(struct reply *reply, const struct result *result, int64_t now_ms);
 
 #endif

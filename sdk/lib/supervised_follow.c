@@ -266,18 +266,27 @@ static int wait_long(struct follow *f, struct pollfd fds[2])
 	return rc < 0 ? rc : n;
 }
 
+static void tell_wait(const struct follow *f, uint32_t is_long)
+{
+	if (SUP_HAS(f->op->sup, waits) && f->op->sup->waits)
+		f->op->sup->waits(f->op->call, is_long);
+}
+
 static int32_t wait_event(struct follow *f)
 {
 	struct pollfd fds[2] = {
 		{.fd = f->op->wake_fd, .events = POLLIN},
 		{.fd = f->stop_sent ? -1 : f->cancel_fd, .events = POLLIN},
 	};
-	int ms = wait_ms(f);
-	int n = poll(fds, 2, ms < SHORT_WAIT_MS ? ms : SHORT_WAIT_MS);
+	int ms = wait_ms(f), n;
 	int32_t rc;
 
-	if (n == 0 && ms > SHORT_WAIT_MS)
+	tell_wait(f, 0);
+	n = poll(fds, 2, ms < SHORT_WAIT_MS ? ms : SHORT_WAIT_MS);
+	if (n == 0 && ms > SHORT_WAIT_MS) {
+		tell_wait(f, 1);
 		n = wait_long(f, fds);
+	}
 	if (n == -ENOENT)
 		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten",
 				    "the command was forgotten");

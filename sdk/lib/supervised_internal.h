@@ -4,6 +4,7 @@
 #define SUPERVISED_INTERNAL_H
 
 #include <berth/supervised.h>
+#include <stddef.h>
 
 #include "localfs_errno.h"
 #include "supervised_files.h"
@@ -11,6 +12,9 @@
 #define SUP_ID_MAX 128u
 
 /* One operation on one execution id. */
+/* Callers may be built with an earlier struct berth_sup. */
+#define SUP_HAS(sup, field) ((sup)->struct_size >= offsetof(struct berth_sup, field) + sizeof((sup)->field))
+
 struct sup_op {
 	const struct berth_host *host;
 	struct berth_call *call;

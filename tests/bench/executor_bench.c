@@ -145,23 +145,33 @@ static int open_connection(void)
 	return fd;
 }
 
-/* Until the answer's last chunk; it has to tell of exit 0. */
+/* By its length, or up to its last chunk. */
+static bool is_whole(const char *text, size_t len)
+{
+	const char *body = memmem(text, len, "\r\n\r\n", 4);
+	const char *size = memmem(text, len, "Content-Length: ", 16);
+
+	if (!body)
+		return false;
+	if (size && size < body)
+		return (size_t)(text + len - body) - 4 >= strtoul(size + 16, NULL, 10);
+	return memcmp(text + len - 5, "0\r\n\r\n", 5) == 0;
+}
+
+/* It has to tell of exit 0. */
 static void read_answer(int fd)
 {
 	char text[8192];
 	size_t len = 0;
 
-	while (len < 5 || memcmp(text + len - 5, "0\r\n\r\n", 5) != 0) {
+	do {
 		ssize_t n = recv(fd, text + len, sizeof(text) - 1 - len, 0);
 
 		if (n <= 0)
 			die("answer");
 		len += (size_t)n;
-		/* An error comes with a length. */
-		if (memcmp(text, "HTTP/1.1 200", 12) != 0)
-			break;
-	}
-	text[len] = '\0';
+		text[len] = '\0';
+	} while (!is_whole(text, len));
 	if (!memmem(text, len, "\"kind\":\"exit\",\"exit_code\":0", 27) || !memmem(text, len, "hello\n", 6)) {
 		fprintf(stderr, "%.*s\n", (int)len, text);
 		die("not what was asked for");

@@ -187,6 +187,23 @@ def test_many_followers(make):
     must(time.monotonic() - start < 5 * PATIENCE, f"{time.monotonic() - start:.1f} s for six lines")
 
 
+def test_whole_answer(make):
+    """The answer to a short command is sent whole, that to a longer one begins while it runs."""
+    x = make()
+
+    def sent_whole():
+        reply = x.execute("echo hello; echo world >&2")
+        must("".join(kind for kind, _ in reply.frames) in ("SOEXR", "SEOXR"), reply.frames)
+        return reply.headers.get("content-length")
+    # One that takes longer than a moment, on a machine that is busy, is not short.
+    wait_for(sent_whole, "no answer was sent whole")
+    conn, headers = x.begin("while [ ! -e go ]; do sleep 0.01; done", x.new_id())
+    chunks = conn.chunks(headers)
+    must(next(chunks).startswith(b"S"), "it does not say that it runs")
+    (x.root / "go").touch()
+    must(b"exit" in b"".join(chunks), "its ending")
+
+
 def test_detach(make):
     """A client that goes away leaves its command running, and its operation ends."""
     x = make()

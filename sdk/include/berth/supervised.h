@@ -42,6 +42,9 @@ struct berth_sup {
 	 * nothing was done, run the helper. For programs that keep a `berth-supervise attend`: berth/launcher.h. */
 	int32_t (*launch)(void *ctx, const char *dir, uint32_t attempt);
 	void *launch_ctx;
+	/* NULL, or called before the command is waited for, on the call's thread: what a sink has gathered goes out now. At
+	 * first a wait is short; `is_long` is 1 once nothing came of that. */
+	void (*waits)(struct berth_call *call, uint32_t is_long);
 };
 
 /* Writes script, environment and stdin, starts berth-supervise outside this process's life, streams output to
