@@ -80,7 +80,8 @@ static const struct ctl_command tasks[] = {
 	ROW("sessions", sessions, "", "List the sessions of a workspace, one for each task that has a sandbox.",
 	    OPTIONS(sessions_options, list_options), .examples = "berthctl sessions\nberthctl sessions -w team --json\n"),
 	ROW("retire", retire, "TASK", "Tear a task's session down.", OPTIONS(retire_options, retire_options),
-	    .more = "Waits until the provider confirms it (up to --wait). Without --force running commands get the grace of the configuration.\n"
+	    .more = "Waits until the provider confirms it; with exit code 5 when that takes longer than --wait: it goes on by itself. Without\n"
+		    "--force running commands have session.teardown_wait of the configuration (30s) to end.\n"
 		    "The files of the sandbox end with it; records and outputs stay.\n",
 	    .examples = "berthctl retire build-7\nberthctl retire --force --wait 1m build-7\n"),
 	{0},

@@ -49,6 +49,8 @@ static const struct ctl_column task_rows[] = {
 	{"lease", "lease", false, CTL_PLAIN},
 	{"lease ends in", "lease_until", false, CTL_UNTIL},
 	{"life ends in", "ceiling_at", false, CTL_UNTIL},
+	{"ends by", "ends_with", false, CTL_PLAIN},
+	{"torn down for", "teardown_at", false, CTL_AGE},
 	{"phase", "phase", false, CTL_PLAIN},
 	{"failure", "failure.reason", false, CTL_PLAIN},
 	{"", "failure.message", false, CTL_PLAIN},
@@ -154,9 +156,9 @@ int ctl_retire(struct ctl *ctl, const struct ctl_args *args)
 		ctl_json(json);
 		json_object_put(json);
 	} else if (status == 202) {
-		printf("%s is being torn down; 'berthctl task %s' shows how it goes\n", task, task);
+		fprintf(stderr, "%s is still being torn down; 'berthctl task %s' shows how it goes\n", task, task);
 	} else {
 		printf("%s is gone\n", task);
 	}
-	return 0;
+	return status == 202 ? CTL_UNAVAILABLE : 0;
 }

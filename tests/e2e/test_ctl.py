@@ -287,6 +287,18 @@ def test_task_sessions_executions_logs_retire_verify(make):
     equal(b.ctl("logs", "sexec_" + "0" * 24).returncode, 3)
 
 
+def test_a_retire_that_takes_longer_says_so(make):
+    b = make().start()
+    made = b.ctl("exec", *W, "-d", "t", "trap '' TERM; sleep 600", text=True).stdout.strip()
+    wait_for(lambda: b.record(made)["status"] == "running", what="running")
+    done = b.ctl("retire", *W, "--wait", "1s", "t", text=True)
+    equal((done.returncode, done.stdout), (5, ""))
+    check("t is still being torn down" in done.stderr, done.stderr)
+    shown = b.ctl("task", *W, "t", text=True).stdout
+    check("teardown" in shown and "torn down for" in shown, shown)
+    equal(b.ctl("retire", *W, "--force", "--wait", "1m", "t", text=True).stdout, "t is gone\n")
+
+
 def test_operators(make):
     b = make().start()
     b.sh("t", "true")
