@@ -139,7 +139,7 @@ static void check_row(struct arena *arena, struct binding *b, int64_t now, uint8
 	FUZZ_CHECK(b->fence >= 0 && b->incarnation >= 0);
 	binding_due(b, &rules);
 	FUZZ_CHECK(binding_stage(b) != NULL);
-	if (b->fence == INT64_MAX)
+	if (b->fence >= INT64_MAX / 2) /* no counter gets ahead of it */
 		return;
 	run_event(arena, b, now, event);
 	check_strings(b);
