@@ -8,6 +8,9 @@
 
 #include <assert.h>
 
+/* More than this is taken away while libcurl goes on reading, not when it is through: the window would fill, and each pause
+ * of a transfer costs a copy. */
+#define NEWS_MOST (NET_WINDOW / 8)
 #define QUIET_MS 1000 /* without a byte for so long, buffers and unused stack are given back */
 
 struct ferry {
@@ -41,8 +44,8 @@ static bool head_over(struct exchange *ex)
 
 	lock_take(&ferry->lock);
 	ferry->head_ready = true;
-	cond_wake_one(&ferry->cond);
 	lock_drop(&ferry->lock);
+	loop_news(&ferry->carried);
 	return true;
 }
 
@@ -50,6 +53,7 @@ static size_t write_over(struct exchange *ex, const char *ptr, size_t len)
 {
 	struct ferry *ferry = ex->carrier;
 	size_t done = len;
+	bool much;
 
 	lock_take(&ferry->lock);
 	if (ferry->in.len && len > NET_WINDOW - ferry->in.len) {
@@ -59,8 +63,12 @@ static size_t write_over(struct exchange *ex, const char *ptr, size_t len)
 		exchange_cut(ex, CUT_MEMORY);
 		done = 0;
 	}
-	cond_wake_one(&ferry->cond);
+	much = ferry->in.len > NEWS_MOST;
 	lock_drop(&ferry->lock);
+	if (much)
+		cond_wake_one(&ferry->cond);
+	else
+		loop_news(&ferry->carried);
 	return done;
 }
 
@@ -78,10 +86,17 @@ static size_t read_over(struct exchange *ex, char *buf, size_t cap)
 	} else if (!ferry->feed_end) {
 		ferry->feed_wanted = true;
 		len = CURL_READFUNC_PAUSE;
-		cond_wake_one(&ferry->cond);
+		loop_news(&ferry->carried);
 	}
 	lock_drop(&ferry->lock);
 	return len;
+}
+
+static void told(struct carried *carried)
+{
+	struct ferry *ferry = (struct ferry *)(void *)carried; /* its first member */
+
+	cond_wake_one(&ferry->cond);
 }
 
 static void end_over(struct carried *carried, CURLcode result)
@@ -255,7 +270,7 @@ static CURLcode carry_all(struct ferry *ferry)
 
 static int32_t run(struct exchange *ex, struct loop *loop)
 {
-	struct ferry ferry = {.ex = ex, .carried = {.ex = ex, .loop = loop, .ended = end_over}};
+	struct ferry ferry = {.ex = ex, .carried = {.ex = ex, .loop = loop, .ended = end_over, .told = told}};
 	int32_t code;
 
 	lock_init(&ferry.lock, LOCK_STREAM);

@@ -25,6 +25,7 @@ struct loop {
 	int epoll_fd, event_fd;
 	int64_t sweep_ns; /* when the pool is to be looked at */
 	_Atomic unsigned active;
+	struct carried *news; /* whose callers are to be told */
 
 	struct lock lock; /* LOCK_LEAF: the rest */
 	struct carried *asked;
@@ -67,6 +68,40 @@ void loop_ask(struct carried *carried, unsigned want)
 
 /* ---- exchanges ---- */
 
+void loop_news(struct carried *carried)
+{
+	struct loop *loop = carried->loop;
+
+	if (carried->has_news)
+		return;
+	carried->has_news = true;
+	carried->next_news = loop->news;
+	loop->news = carried;
+}
+
+/* Head, body and end of a short answer come at once, and are one wake of the caller. */
+static void tell_news(struct loop *loop)
+{
+	struct carried *carried;
+
+	while ((carried = loop->news) != NULL) {
+		loop->news = carried->next_news;
+		carried->has_news = false;
+		carried->told(carried);
+	}
+}
+
+static void forget_news(struct loop *loop, struct carried *carried)
+{
+	struct carried **at = &loop->news;
+
+	while (carried->has_news && *at != carried)
+		at = &(*at)->next_news;
+	if (carried->has_news)
+		*at = carried->next_news;
+	carried->has_news = false;
+}
+
 static void unlist_locked(struct loop *loop, struct carried *carried)
 {
 	struct carried **at = &loop->asked;
@@ -81,6 +116,7 @@ static void unlist_locked(struct loop *loop, struct carried *carried)
 /* After this its caller may free it at any time. */
 static void let_go(struct loop *loop, struct carried *carried, CURLcode result)
 {
+	forget_news(loop, carried);
 	lock_take(&loop->lock);
 	if (carried->listed)
 		unlist_locked(loop, carried);
@@ -101,6 +137,7 @@ static void serve(struct loop *loop, struct carried *carried, unsigned wants)
 			let_go(loop, carried, CURLE_OUT_OF_MEMORY);
 	} else {
 		curl_easy_pause(carried->ex->easy, CURLPAUSE_CONT);
+		tell_news(loop);
 	}
 }
 
@@ -132,6 +169,7 @@ static void collect(struct loop *loop, struct shelf *shelf)
 
 	while ((carried = shelf_ended(shelf, &result)) != NULL)
 		let_go(loop, carried, result);
+	tell_news(loop);
 }
 
 /* ---- the thread ---- */

@@ -189,6 +189,9 @@ struct carried {
 	bool listed;
 	bool gone; /* the loop is done with it */
 	void (*ended)(struct carried *carried, CURLcode result); /* on the loop; the last it does with it */
+	void (*told)(struct carried *carried);                   /* on the loop, without a lock: see loop_news */
+	struct carried *next_news; /* the loop's thread only */
+	bool has_news;
 };
 /* shelf.c: the multis of a loop; its thread only. */
 struct shelf {
@@ -223,6 +226,8 @@ void shelf_on_time(struct shelf *shelf, int64_t now_ns);
 
 enum { LOOP_ADD = 1, LOOP_RESUME = 2, LOOP_REMOVE = 4 };
 void loop_ask(struct carried *carried, unsigned want); /* any thread; nothing when it is gone */
+/* From a callback of libcurl: calls told() once libcurl is through with what has come, unless that was the end. */
+void loop_news(struct carried *carried);
 struct loop *loop_new(struct net *net, unsigned number);
 void loop_free(struct loop *loop); /* joins */
 unsigned loop_active(const struct loop *loop);
