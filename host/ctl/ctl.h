@@ -192,7 +192,7 @@ struct ctl_upload {
 };
 int ctl_upload(struct ctl *ctl, const char *path, const struct ctl_upload *how, struct ctl_reply *reply);
 
-/* ---- executions (follow.c, execute.c) ---- */
+/* ---- executions (follow.c, execute.c, ending.c) ---- */
 /* What to do about an execution that is not known: the word may name a task. */
 const char *ctl_no_execution(const char *word);
 /* "/sandbox/executions/<id><rest>" into path (initialised here). */
@@ -203,6 +203,11 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 void ctl_wait_running(struct ctl *ctl, const char *id, const char *task);
 /* Waits for the terminal record; the caller puts it. */
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret);
+/* What of its outputs a terminal record says is not there: cut at a limit, lost on the way. One line each; nothing when all is. */
+void ctl_missing_text(struct buf *out, struct json_object *record, bool of_stdout, bool of_stderr);
+void ctl_say_missing(struct json_object *record, bool of_stdout, bool of_stderr);
+/* The exit code of exec for a terminal record, with a sentence for what a code alone does not tell. */
+int ctl_end(struct json_object *record, bool quiet);
 /* SIGINT and SIGTERM ask for a cancel from now on, of the execution that ctl_cancel_target names; a second one leaves. */
 void ctl_cancel_on_signal(bool on);
 void ctl_cancel_target(const char *id);

@@ -194,23 +194,6 @@ static void drop_inputs(struct ctl *ctl, const char *task, const struct inputs *
 
 /* ---- the end ---- */
 
-/* The exit code of a terminal record, and a sentence for what is not the command's own doing. */
-static int exit_of(struct json_object *record, bool quiet)
-{
-	const char *status = ctl_text(record, "status"), *kind = ctl_text(record, "ending.kind");
-	const char *reason = ctl_text(record, "reason"), *error = ctl_text(record, "error");
-
-	if (!strcmp(status, "completed")) {
-		if (!strcmp(kind, "timeout") && !quiet)
-			fprintf(stderr, "berthctl: the command ran into its timeout and was stopped; --timeout asks for longer\n");
-		return (int)ctl_number(record, "result.exit_code", CTL_BERTH);
-	}
-	if (!strcmp(status, "cancelled"))
-		return ctl_fail(CTL_CANCELLED, "%s was cancelled%s%s", ctl_text(record, "id"), *reason ? ": " : "", reason);
-	return ctl_fail(CTL_BERTH, "%s failed: %s%s%s", ctl_text(record, "id"), *reason ? reason : "no reason given", *error ? ": " : "",
-			error);
-}
-
 static int follow_to_end(struct ctl *ctl, const char *id, const char *task, const struct exec_options *o)
 {
 	struct json_object *record = NULL;
@@ -227,7 +210,7 @@ static int follow_to_end(struct ctl *ctl, const char *id, const char *task, cons
 		return CTL_BERTH;
 	if (ctl->json)
 		ctl_json(record);
-	rc = exit_of(record, o->quiet);
+	rc = ctl_end(record, o->quiet);
 	json_object_put(record);
 	return rc;
 }

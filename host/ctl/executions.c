@@ -38,6 +38,18 @@ static int get_record(struct ctl *ctl, const char *id, const char *rest, struct 
 	return rc;
 }
 
+/* A stream that was followed has ended, and the record that is there by now tells whether it is whole. */
+static int say_what_is_missing(struct ctl *ctl, const char *id, struct json_object *record, const struct logs_options *o)
+{
+	struct json_object *ended = NULL;
+	int rc = o->follow ? ctl_wait_terminal(ctl, id, &ended) : 0;
+
+	if (!rc)
+		ctl_say_missing(ended ? ended : record, !o->only_stderr, !o->only_stdout);
+	json_object_put(ended);
+	return rc;
+}
+
 int ctl_logs(struct ctl *ctl, const struct ctl_args *args)
 {
 	const struct logs_options *o = args->options;
@@ -61,6 +73,8 @@ int ctl_logs(struct ctl *ctl, const struct ctl_args *args)
 		ctl_json(record);
 	else if (!rc)
 		rc = ctl_follow(ctl, id, !o->only_stderr, !o->only_stdout, o->follow);
+	if (!rc && !ctl->json)
+		rc = say_what_is_missing(ctl, id, record, o);
 	json_object_put(record);
 	return rc;
 }

@@ -43,7 +43,9 @@ def test_exec_streams_and_passes_the_exit_code(make):
     done = b.ctl("exec", *W, "t", "--timeout", "1s", "sleep 60")
     equal(done.returncode, 124)
     check(b"timeout" in done.stderr, done.stderr)
-    equal(b.ctl("exec", *W, "t", "kill -9 $$").returncode, 137)
+    done = b.ctl("exec", *W, "t", "kill -9 $$", text=True)
+    equal((done.returncode, done.stderr), (137, "berthctl: the command was ended by signal 9 (SIGKILL)\n"))
+    equal(b.ctl("exec", *W, "-q", "t", "kill -9 $$", text=True).stderr, "")
     equal(b.ctl("exec", *W, "t", "--cwd", "nope", "true").returncode, 125)
     done = b.ctl("exec", *W, "t", "--json", "echo hi")
     equal(json.loads(done.stdout)["status"], "completed")
@@ -99,6 +101,19 @@ def test_exec_large_output_is_exact(make):
     b = make().start()
     done = b.ctl("exec", *W, "t", "head -c 5000000 /dev/zero | tr '\\0' x")
     equal((done.returncode, len(done.stdout), done.stdout.strip(b"x")), (0, 5000000, b""))
+
+
+def test_output_that_was_cut_is_spoken_of(make):
+    b = make(conf='execution: { output_max = "1KiB"; };').start()
+    word = "stdout was cut at 1024 bytes, which is its limit; 976 bytes were dropped"
+    done = b.ctl("exec", *W, "t", "head -c 2000 /dev/zero", text=True)
+    equal((done.returncode, len(done.stdout)), (0, 1024))
+    check(word in done.stderr, done.stderr)
+    made = b.get("/sandbox/executions", workspace_id="w").json["items"][0]["id"]
+    for command in (("logs",), ("logs", "-f"), ("logs", "--stdout"), ("logs", "-f", "--stdout")):
+        check(word in b.ctl(*command, made, text=True).stderr, command)
+    equal(b.ctl("logs", "--stderr", made, text=True).stderr, "", "that one is whole")
+    equal(b.ctl("exec", *W, "t", "echo whole", text=True).stderr, "")
 
 
 def test_exec_streams_while_it_runs(make):
