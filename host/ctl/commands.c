@@ -16,8 +16,9 @@ static const struct ctl_command running[] = {
 	    .more = "One COMMAND word is a shell script; several are quoted and run as they are. Options stand before COMMAND.\n"
 		    "The sandbox is made when the task has none. Files stay from command to command, shell variables do not.\n"
 		    "There is no terminal in it, and no input while it runs: --stdin sends all of it first.\n\n"
-		    "Ctrl-C cancels the command and waits for its end; a second one leaves. The command does not end with\n"
-		    "berthctl otherwise: after a lost connection 'berthctl logs -f' shows the rest.\n\n"
+		    "Ctrl-C, SIGTERM and a reader that closes the output (as head does) cancel the command and wait for its end; a\n"
+		    "second signal leaves. Whatever else ends berthctl, the command goes on: after a lost connection, a hangup or\n"
+		    "SIGKILL 'berthctl logs -f' shows the rest, and 'berthctl cancel' cancels.\n\n"
 		    "The exit code is the command's own: 124 when it ran into its timeout, 128+n when signal n killed it. Everything\n"
 		    "that is berthctl's or Berth's own is 125, a cancelled command is 130. A command may use these numbers too:\n"
 		    "--json prints the record, which tells.\n",
@@ -80,9 +81,15 @@ static const struct ctl_command tasks[] = {
 	ROW("sessions", sessions, "", "List the sessions of a workspace, one for each task that has a sandbox.",
 	    OPTIONS(sessions_options, list_options), .examples = "berthctl sessions\nberthctl sessions -w team --json\n"),
 	ROW("retire", retire, "TASK", "Tear a task's session down.", OPTIONS(retire_options, retire_options),
+<<<<<<< HEAD
 	    .more = "Waits until the provider confirms it; with exit code 5 when that takes longer than --wait: it goes on by itself. Without\n"
 		    "--force running commands have session.teardown_wait of the configuration (30s) to end.\n"
 		    "The files of the sandbox end with it; records and outputs stay.\n",
+=======
+	    .more = "Waits until the provider confirms it (up to --wait). Without --force running commands get the grace of the configuration.\n"
+		    "The files of the sandbox end with it; records and outputs stay.\n\n"
+		    "Where there is no such task, or none any more, it says so, and the exit code is 0: what was asked for is so.\n",
+>>>>>>> f1f8a8f (ctl: say what happened and what will: retire of no task, all that cancels)
 	    .examples = "berthctl retire build-7\nberthctl retire --force --wait 1m build-7\n"),
 	{0},
 };

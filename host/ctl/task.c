@@ -134,10 +134,26 @@ static int ask(struct ctl *ctl, const char *task, bool force, int64_t wait, long
 	return rc;
 }
 
+/* Taking down what is not there succeeds like taking down what is, so only a look beforehand tells a slip of the name. What
+ * hinders the look, as a token that may not, is for the teardown to judge. */
+static bool is_known(struct ctl *ctl, const char *task)
+{
+	struct ctl_reply reply;
+	struct buf path;
+	bool known;
+
+	task_path(&path, ctl, task);
+	known = ctl_try(ctl, "GET", path.ptr, NULL, NULL, &reply) || reply.status != 404;
+	ctl_reply_fini(&reply);
+	buf_fini(&path);
+	return known;
+}
+
 int ctl_retire(struct ctl *ctl, const struct ctl_args *args)
 {
 	const struct retire_options *o = args->options;
 	const char *task = args->words[0];
+	bool known = ctl->json || is_known(ctl, task);
 	int64_t until_ns = clock_after_ms((o->wait ? o->wait : 10) * 1000), left;
 	long status = 202;
 	int rc;
@@ -156,7 +172,13 @@ int ctl_retire(struct ctl *ctl, const struct ctl_args *args)
 		ctl_json(json);
 		json_object_put(json);
 	} else if (status == 202) {
+<<<<<<< HEAD
 		fprintf(stderr, "%s is still being torn down; 'berthctl task %s' shows how it goes\n", task, task);
+=======
+		printf("%s is being torn down; 'berthctl task %s' shows how it goes\n", task, task);
+	} else if (!known) {
+		fprintf(stderr, "there was no such task in workspace '%s': %s\n  %s\n", ctl->workspace, task, NO_TASK);
+>>>>>>> f1f8a8f (ctl: say what happened and what will: retire of no task, all that cancels)
 	} else {
 		printf("%s is gone\n", task);
 	}

@@ -120,7 +120,7 @@ def test_exec_streams_while_it_runs(make):
     b = make().start()
     process = spawn(b, "exec", *W, "t", "echo first; sleep 600", stderr=subprocess.DEVNULL)
     equal(process.stdout.readline(), b"first\n")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
     equal(process.wait(timeout=60), 130)
     items = b.get("/sandbox/executions", workspace_id="w").json["items"]
     equal([i["status"] for i in items], ["cancelled"])
@@ -302,6 +302,7 @@ def test_task_sessions_executions_logs_retire_verify(make):
     equal(b.ctl("logs", "sexec_" + "0" * 24).returncode, 3)
 
 
+<<<<<<< HEAD
 def test_a_retire_that_takes_longer_says_so(make):
     b = make().start()
     made = b.ctl("exec", *W, "-d", "t", "trap '' TERM; sleep 600", text=True).stdout.strip()
@@ -312,6 +313,15 @@ def test_a_retire_that_takes_longer_says_so(make):
     shown = b.ctl("task", *W, "t", text=True).stdout
     check("teardown" in shown and "torn down for" in shown, shown)
     equal(b.ctl("retire", *W, "--force", "--wait", "1m", "t", text=True).stdout, "t is gone\n")
+=======
+def test_retire_of_what_is_not_there(make):
+    b = make().start()
+    done = b.ctl("retire", *W, "nosuch", text=True)
+    equal((done.returncode, done.stdout), (0, ""))
+    check("there was no such task in workspace 'w': nosuch" in done.stderr and "berthctl sessions" in done.stderr, done.stderr)
+    equal(json.loads(b.ctl("retire", *W, "--json", "nosuch").stdout), {"task_id": "nosuch", "gone": True})
+    check("there is no such task" in b.ctl("retire", "--help", text=True).stdout)
+>>>>>>> f1f8a8f (ctl: say what happened and what will: retire of no task, all that cancels)
 
 
 def test_operators(make):
@@ -493,6 +503,8 @@ def test_help_of_every_command(make):
         equal(b.ctl("help", *name.split(), text=True).stdout, done.stdout)
         check(all(len(line) <= 128 for line in done.stdout.splitlines()), "lines fit", name)
     check(b.ctl("--version", text=True).stdout.startswith("berthctl "))
+    told = b.ctl("exec", "--help", text=True).stdout
+    check("SIGTERM" in told and "closes the output" in told, "all that cancels")
 
 
 def test_manual_pages(make):
