@@ -81,15 +81,10 @@ static const struct ctl_command tasks[] = {
 	ROW("sessions", sessions, "", "List the sessions of a workspace, one for each task that has a sandbox.",
 	    OPTIONS(sessions_options, list_options), .examples = "berthctl sessions\nberthctl sessions -w team --json\n"),
 	ROW("retire", retire, "TASK", "Tear a task's session down.", OPTIONS(retire_options, retire_options),
-<<<<<<< HEAD
 	    .more = "Waits until the provider confirms it; with exit code 5 when that takes longer than --wait: it goes on by itself. Without\n"
 		    "--force running commands have session.teardown_wait of the configuration (30s) to end.\n"
-		    "The files of the sandbox end with it; records and outputs stay.\n",
-=======
-	    .more = "Waits until the provider confirms it (up to --wait). Without --force running commands get the grace of the configuration.\n"
 		    "The files of the sandbox end with it; records and outputs stay.\n\n"
 		    "Where there is no such task, or none any more, it says so, and the exit code is 0: what was asked for is so.\n",
->>>>>>> f1f8a8f (ctl: say what happened and what will: retire of no task, all that cancels)
 	    .examples = "berthctl retire build-7\nberthctl retire --force --wait 1m build-7\n"),
 	{0},
 };

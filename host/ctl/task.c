@@ -172,13 +172,9 @@ int ctl_retire(struct ctl *ctl, const struct ctl_args *args)
 		ctl_json(json);
 		json_object_put(json);
 	} else if (status == 202) {
-<<<<<<< HEAD
 		fprintf(stderr, "%s is still being torn down; 'berthctl task %s' shows how it goes\n", task, task);
-=======
-		printf("%s is being torn down; 'berthctl task %s' shows how it goes\n", task, task);
 	} else if (!known) {
 		fprintf(stderr, "there was no such task in workspace '%s': %s\n  %s\n", ctl->workspace, task, NO_TASK);
->>>>>>> f1f8a8f (ctl: say what happened and what will: retire of no task, all that cancels)
 	} else {
 		printf("%s is gone\n", task);
 	}

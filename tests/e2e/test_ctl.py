@@ -302,7 +302,6 @@ def test_task_sessions_executions_logs_retire_verify(make):
     equal(b.ctl("logs", "sexec_" + "0" * 24).returncode, 3)
 
 
-<<<<<<< HEAD
 def test_a_retire_that_takes_longer_says_so(make):
     b = make().start()
     made = b.ctl("exec", *W, "-d", "t", "trap '' TERM; sleep 600", text=True).stdout.strip()
@@ -313,7 +312,8 @@ def test_a_retire_that_takes_longer_says_so(make):
     shown = b.ctl("task", *W, "t", text=True).stdout
     check("teardown" in shown and "torn down for" in shown, shown)
     equal(b.ctl("retire", *W, "--force", "--wait", "1m", "t", text=True).stdout, "t is gone\n")
-=======
+
+
 def test_retire_of_what_is_not_there(make):
     b = make().start()
     done = b.ctl("retire", *W, "nosuch", text=True)
@@ -321,7 +321,6 @@ def test_retire_of_what_is_not_there(make):
     check("there was no such task in workspace 'w': nosuch" in done.stderr and "berthctl sessions" in done.stderr, done.stderr)
     equal(json.loads(b.ctl("retire", *W, "--json", "nosuch").stdout), {"task_id": "nosuch", "gone": True})
     check("there is no such task" in b.ctl("retire", "--help", text=True).stdout)
->>>>>>> f1f8a8f (ctl: say what happened and what will: retire of no task, all that cancels)
 
 
 def test_operators(make):
