@@ -11,9 +11,13 @@ serve=
 case "$*" in
 '') ;;
 --serve) serve=1 ;;
-*)
+--help | -h)
 	sed -n '3,6s/^# \{0,1\}//p' "$0"
-	[ "$*" = --help ] && exit 0
+	exit 0
+	;;
+*)
+	printf 'quickstart: not known: %s\n' "$*" >&2
+	sed -n '6s/^# \{0,1\}//p' "$0" >&2
 	exit 2
 	;;
 esac
@@ -32,17 +36,18 @@ say "Installing what the build needs"
 sh packaging/install-deps.sh
 echo "all there"
 
-say "Building (into build/release)"
+say "Building into build/release: some minutes the first time; what it prints goes to build/quickstart.log"
 mkdir -p build
-{ cmake --preset release && cmake --build --preset release --target berthd berthctl berth-supervise plugin_mock; } >build/quickstart.log 2>&1 || {
+{ cmake --preset release && cmake --build --preset release --target berthd berthctl berthctl_share berth-supervise plugin_mock; } >build/quickstart.log 2>&1 || {
 	tail -n 40 build/quickstart.log >&2
 	fail "the build failed; all of it is in build/quickstart.log"
 }
 bin=$PWD/build/release/bin
-echo "$bin/berthd, berthctl, berth-supervise; the mock provider's plugin"
+echo "$bin/berthd, berthctl, berth-supervise; the mock provider's plugin; man pages and completion in build/release/share"
 
 state=$(mktemp -d "$PWD/build/quickstart.XXXXXX")
 daemon=
+stopped=
 clean_up() {
 	code=$?
 	trap - EXIT INT TERM HUP
@@ -56,6 +61,7 @@ clean_up() {
 		[ ! -d "$run" ] || "$bin/berth-supervise" kill-all --run-dir "$run" --until "$until" >/dev/null 2>&1 || :
 	done
 	rm -rf "$state"
+	[ -z "$stopped" ] || printf '\nstopped, state removed\n'
 	exit "$code"
 }
 trap clean_up EXIT
@@ -142,14 +148,18 @@ ctl retire "$task"
 ctl verify
 
 if [ -n "$serve" ]; then
-	trap 'exit 0' INT
+	trap 'stopped=1; exit 0' INT
+	trap 'stopped=1; exit 143' TERM HUP
 	say "berthd goes on serving until Ctrl-C; its state goes with it"
 	cat <<END
-In another terminal:
+In another terminal, in this folder:
 
-  export BERTH_ADDRESS=$BERTH_ADDRESS BERTH_TOKEN=$BERTH_TOKEN
-  $bin/berthctl exec mytask 'uname -a; pwd'
-  $bin/berthctl --help
+  export PATH=\$PWD/build/release/bin:\$PATH BERTH_ADDRESS=$BERTH_ADDRESS BERTH_TOKEN=$BERTH_TOKEN BERTH_WORKSPACE=team
+
+and then what README.md has under "With curl" and "With berthctl", or
+
+  berthctl exec mytask 'uname -a; pwd'
+  man -l build/release/share/man/man1/berthctl.1
 
 The mock provider runs commands as this user on this machine: it isolates nothing.
 END
