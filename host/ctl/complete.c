@@ -176,18 +176,6 @@ static void offer_options(struct completion *c, const struct ctl_option *rows)
 	}
 }
 
-static const struct ctl_option *option_of(const struct ctl_command *command, const char *word)
-{
-	const struct ctl_option *tables[] = {command->options, ctl_shared_of(command)};
-
-	for (size_t i = 0; i < 2; i++)
-		for (const struct ctl_option *row = tables[i]; row && row->name; row++)
-			if ((!strncmp(word, "--", 2) && !strcmp(word + 2, row->name)) ||
-			    (word[0] == '-' && row->letter && word[1] == row->letter && !word[2]))
-				return row;
-	return NULL;
-}
-
 /* What of the shared settings the line holds so far, so that the daemon that is meant is asked. */
 static void take_shared(struct completion *c, const struct ctl_option *row, const char *value)
 {
@@ -211,7 +199,7 @@ static void complete_arguments(struct completion *c, const struct ctl_command *c
 		} else if (!rest && !strcmp(words[i], "--")) {
 			rest = true;
 		} else if (!rest && words[i][0] == '-' && words[i][1]) {
-			pending = option_of(command, words[i]);
+			pending = ctl_option_of(command, words[i], strlen(words[i]));
 			pending = pending && pending->argument ? pending : NULL;
 		} else {
 			task = operands++ ? task : words[i];

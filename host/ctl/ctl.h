@@ -74,6 +74,7 @@ struct ctl_option {
 struct ctl_args {
 	int count;
 	char **words;	     /* operands */
+	bool dashes;	     /* "--" stood there: what follows is meant as operands */
 	const void *options; /* the command's own struct */
 };
 
@@ -113,6 +114,10 @@ struct ctl_shared {
 extern const struct ctl_option ctl_shared_options[];
 const struct ctl_option *ctl_shared_of(const struct ctl_command *command);
 
+/* The option of the command, its own or shared, that the word's first len bytes are ("--name" or "-n"); NULL when none is. */
+const struct ctl_option *ctl_option_of(const struct ctl_command *command, const char *word, size_t len);
+/* Refuses a word that would be a token on the command line: "--token", a shortened --token-file. The value is never printed. */
+int ctl_refuse_token(const char *word);
 /* argv[0…] after the command's name, into operands, its options (zeroed by the caller) and the shared ones. 0, or CTL_USAGE
  * with the sentence printed. ctl_args_fini frees what parsing made. */
 int ctl_args_parse(const struct ctl_command *command, int argc, char **argv, struct ctl_shared *shared, void *options,

@@ -91,6 +91,27 @@ static int make_script(struct buf *script, const char *file, int count, char **w
 	return 0;
 }
 
+/* A whole script in one word and an option of ours behind it: several words are quoted and run as they are, so that the script
+ * becomes the name of a program. It is run all the same; "--" in front says that it is meant. */
+static void hint_misplaced(const struct ctl_args *args)
+{
+	char *name[] = {(char[]){"exec"}, NULL};
+	int words;
+	const struct ctl_command *exec = ctl_find(1, name, &words);
+
+	if (args->dashes || args->count < 3 || !strpbrk(args->words[1], " \t\n"))
+		return;
+	for (int i = 2; i < args->count; i++) {
+		size_t len = strcspn(args->words[i], "=");
+
+		if (!ctl_option_of(exec, args->words[i], len))
+			continue;
+		fprintf(stderr, "berthctl: '%.*s' went to the command; options stand before COMMAND: berthctl exec %.*s … %s '…'\n", (int)len,
+			args->words[i], (int)len, args->words[i], args->words[0]);
+		return;
+	}
+}
+
 /* ---- what is sent first ---- */
 
 struct inputs {
@@ -254,6 +275,8 @@ int ctl_exec(struct ctl *ctl, const struct ctl_args *args)
 	sigaction(SIGPIPE, &ignore, NULL); /* a reader that goes away cancels the command */
 	buf_init(&script, LIMIT_COMMAND_BODY);
 	rc = make_script(&script, o->script, args->count - 1, args->words + 1);
+	if (!rc)
+		hint_misplaced(args);
 	if (!rc)
 		rc = send_inputs(ctl, create.task, o, &inputs);
 	if (rc) {

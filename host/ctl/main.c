@@ -89,6 +89,8 @@ static int move_options(int argc, char **argv)
 		bool joined = !strncmp(argv[count], "--", 2) && strchr(argv[count], '=');
 		const struct ctl_option *row = joined ? NULL : shared_option(argv[count]);
 
+		if (ctl_refuse_token(argv[count]))
+			return CTL_USAGE;
 		if (!row && !joined)
 			return ctl_fail(CTL_USAGE, "'%s' is not an option of every command; it stands behind the command's name", argv[count]);
 		count += row && row->argument ? 2 : 1;

@@ -52,6 +52,32 @@ const struct ctl_option *ctl_shared_of(const struct ctl_command *command)
 	return row;
 }
 
+const struct ctl_option *ctl_option_of(const struct ctl_command *command, const char *word, size_t len)
+{
+	const struct ctl_option *tables[] = {command->options, ctl_shared_of(command)};
+
+	for (size_t i = 0; i < 2; i++)
+		for (const struct ctl_option *row = tables[i]; row && row->name; row++)
+			if ((len > 2 && !strncmp(word, "--", 2) && strlen(row->name) == len - 2 && !strncmp(word + 2, row->name, len - 2)) ||
+			    (len == 2 && word[0] == '-' && row->letter && word[1] == row->letter))
+				return row;
+	return NULL;
+}
+
+/* Whoever writes --token means the token itself, and getopt would take it for the name of a file and have it printed. */
+int ctl_refuse_token(const char *word)
+{
+	static const char name[] = "--token-file";
+	size_t len = strcspn(word, "=");
+
+	if (len < strlen("--t") || len >= strlen(name) || strncmp(word, name, len) != 0)
+		return 0;
+	return ctl_fail(CTL_USAGE,
+			"'%.*s' is not an option: a token does not stand on a command line, where all users of the machine can read it\n"
+			"  BERTH_TOKEN holds it, or --token-file names a file with it",
+			(int)len, word);
+}
+
 bool ctl_operand_next(const char **usage, struct ctl_operand *ret)
 {
 	const char *at = *usage + strspn(*usage, " ");
@@ -160,10 +186,11 @@ static int take(const struct parser *p, size_t at, const char *text)
 static int refuse(const struct parser *p, int got, const char *word)
 {
 	const char *name = p->command->name;
+	int len = (int)strcspn(word, "="); /* the value may be a secret */
 
 	if (got == ':')
-		return ctl_fail(CTL_USAGE, "%s: '%s' needs a value; see berthctl %s --help", name, word, name);
-	return ctl_fail(CTL_USAGE, "%s: '%s' is not an option of this command; see berthctl %s --help", name, word, name);
+		return ctl_fail(CTL_USAGE, "%s: '%.*s' needs a value; see berthctl %s --help", name, len, word, name);
+	return ctl_fail(CTL_USAGE, "%s: '%.*s' is not an option of this command; see berthctl %s --help", name, len, word, name);
 }
 
 /* Options up to the next operand. ret_rest: "--" stood there, and everything after it is an operand. */
@@ -179,11 +206,12 @@ static int parse_options(struct parser *p, int argc, char **argv, bool *ret_rest
 			return 0;
 		}
 		if (got == '?' || got == ':')
-			return refuse(p, got, argv[before]);
+			return got == ':' && ctl_refuse_token(argv[before]) ? CTL_USAGE : refuse(p, got, argv[before]);
 		while (at < p->count && got != LONG_BASE + (int)at && got != p->rows[at]->letter)
 			at++;
 		assert(at < p->count); /* getopt knows no others */
-		rc = take(p, at, optarg);
+		rc = !strcmp(p->rows[at]->name, "token-file") ? ctl_refuse_token(argv[before]) : 0;
+		rc = rc ? rc : take(p, at, optarg);
 		if (rc)
 			return rc;
 	}
@@ -216,7 +244,11 @@ static int parse_words(struct parser *p, int argc, char **argv, struct ctl_args 
 	opterr = 0;
 	optind = 0; /* the C library's word for: a new argument list, from its first word */
 	for (;;) {
-		rc = rest ? 0 : parse_options(p, argc, argv, &rest);
+		rc = 0;
+		if (!rest) {
+			rc = parse_options(p, argc, argv, &rest);
+			ret->dashes = rest;
+		}
 		if (rc || optind >= argc)
 			return rc;
 		rest = rest || (p->command->flags & CTL_STOPS && ret->count > 0);

@@ -54,6 +54,27 @@ def test_exec_streams_and_passes_the_exit_code(make):
     equal(json.loads(b.ctl("--json", "-w", "w", "exec", "-d", "t", "true").stdout)["task_id"], "t")
 
 
+def test_options_behind_the_command_are_hinted_at(make):
+    b = make().start()
+    word = "'--json' went to the command; options stand before COMMAND"
+    done = b.ctl("exec", *W, "t", "exit 3", "--json", text=True)
+    equal(done.returncode, 127)
+    check(word in done.stderr, done.stderr)
+    check("'-t'" in b.ctl("exec", *W, "t", "exit 3", "x", "-t", "5s", text=True).stderr)
+    for args in (("t", "printf", "--json"), ("t", "--", "exit 3", "--json"), ("t", "exit 3", "--nothing")):
+        check("options stand" not in b.ctl("exec", *W, *args, text=True).stderr, args)
+
+
+def test_a_token_on_the_command_line_is_refused_and_not_printed(make):
+    b = make().start()
+    for args in (("sessions", "--token", "SECRET"), ("sessions", "--token=SECRET"), ("sessions", "--tok", "SECRET"),
+                 ("--token", "SECRET", "sessions"), ("--token=SECRET", "sessions"), ("sessions", "--tokn=SECRET"), ("sessions", "--json=SECRET")):
+        done = b.ctl(*args, text=True)
+        equal((done.returncode, done.stdout), (2, ""), args)
+        check("SECRET" not in done.stderr and "--" in done.stderr, args, done.stderr)
+    check("BERTH_TOKEN" in b.ctl("sessions", "--token", "SECRET", text=True).stderr)
+
+
 def test_exec_errors_of_its_own_are_125(make):
     b = make().start()
     for args, env in ((("t",), {}), (("--bogus", "t", "true"), {}), (("t", "--timeout", "soon", "true"), {}),

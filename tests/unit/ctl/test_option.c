@@ -27,6 +27,7 @@ static const struct ctl_option rows[] = {
 static const struct ctl_command plain = {.name = "plain", .usage = "ONE [TWO]", .options = rows, .options_size = sizeof(struct options)};
 static const struct ctl_command stops = {.name = "stops", .usage = "TASK [--] [COMMAND…]", .options = rows,
 					 .options_size = sizeof(struct options), .flags = CTL_STOPS};
+static const struct ctl_command none_but_shared = {.name = "shared", .usage = "ONE"};
 static const struct ctl_command none = {.name = "none", .usage = ""};
 
 struct parsed {
@@ -144,6 +145,41 @@ static void test_refusals(void **state)
 	}
 }
 
+static void test_a_token_is_no_shortened_file(void **state)
+{
+	static const char *const refused[] = {"a --token secret", "a --token=secret", "a --tok secret", "a --t=secret", "a --token-fil secret"};
+	struct parsed p;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(refused); i++) {
+		p = parse(&none_but_shared, refused[i]);
+		if (p.rc != CTL_USAGE || p.shared.token_file)
+			fail_msg("taken: %s", refused[i]);
+		done(&none_but_shared, &p);
+	}
+	p = parse(&none_but_shared, "a --token-file f --addr http://x");
+	assert_int_equal(p.rc, 0);
+	assert_string_equal(p.shared.token_file, "f");
+	assert_string_equal(p.shared.address, "http://x");
+	done(&none_but_shared, &p);
+}
+
+static void test_dashes_are_known(void **state)
+{
+	static const struct {
+		const char *words;
+		bool dashes;
+	} cases[] = {{"task make", false}, {"task -- make", true}, {"-- task make", true}, {"task make -- x", false}, {"task", false}};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
+		struct parsed p = parse(&stops, cases[i].words);
+
+		assert_int_equal(p.args.dashes, cases[i].dashes);
+		done(&stops, &p);
+	}
+}
+
 static void test_words_are_whole(void **state)
 {
 	struct parsed p = parse(&plain, "a --text blue-green");
@@ -205,6 +241,8 @@ int main(void)
 		cmocka_unit_test(test_options_end),
 		cmocka_unit_test(test_a_command_keeps_its_own_options),
 		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_a_token_is_no_shortened_file),
+		cmocka_unit_test(test_dashes_are_known),
 		cmocka_unit_test(test_words_are_whole),
 		cmocka_unit_test(test_help_needs_no_operand),
 		cmocka_unit_test(test_local_commands_take_no_address),
