@@ -35,8 +35,17 @@ static const struct ctl_command running[] = {
 	ROW("events", events, "EXECUTION", "Print what happens to an execution, until it has ended; --json: one event a line.",
 	    .examples = "berthctl events sexec_0123456789abcdef01234567\n"),
 	ROW("executions", executions, "[TASK]", "List executions, newest first.", OPTIONS(executions_options, list_options),
+	    .more = "Lists hold no commands: 'berthctl show' prints one execution with its command.\n",
 	    .examples = "berthctl executions build-7\nberthctl executions --status running --json\n"),
-	ROW("cancel", cancel, "EXECUTION", "Cancel an execution and wait until its process tree is gone.",
+	ROW("show", execution_show, "EXECUTION", "Show one execution: its command, where it stands, how it ended.",
+	    .examples = "berthctl show sexec_0123456789abcdef01234567\n"),
+	ROW("wait", wait, "EXECUTION", "Wait until an execution has ended, and exit as its exec would have.",
+	    OPTIONS(wait_options, wait_options), .flags = CTL_PASSES | CTL_OPEN,
+	    .more = "Prints no output of the command: 'berthctl logs' does. Ctrl-C ends the waiting, and the command goes on.\n\n"
+		    "The exit code is the command's own: 124 when it ran into its timeout, 128+n when signal n killed it. When it was not\n"
+		    "run, or cannot be waited for, it is 125; of a cancelled command 130. --json prints the record, which tells.\n",
+	    .examples = "id=$(berthctl exec -d build-7 ./long-job); berthctl wait $id\n"),
+	ROW("cancel", cancel, "EXECUTION", "Cancel an execution and wait until its process tree is gone.", .flags = CTL_OPEN,
 	    .examples = "berthctl cancel sexec_0123456789abcdef01234567\n"),
 	{0},
 };
@@ -193,7 +202,7 @@ static const struct {
 } elsewhere[] = {
 	{"run", "exec"},	{"shell", "exec"},   {"ssh", "exec"},	     {"cp", "put' or 'get"}, {"copy", "put' or 'get"}, {"push", "put"},
 	{"pull", "get"},	{"upload", "put"},   {"download", "get"},    {"ps", "executions"},   {"jobs", "executions"},
-	{"list", "sessions"},	{"tasks", "sessions"}, {"status", "task' or 'targets"}, {"show", "task"}, {"inspect", "task"}, {"describe", "task"},
+	{"list", "sessions"},	{"tasks", "sessions"}, {"status", "task' or 'targets"}, {"inspect", "show' or 'task"}, {"describe", "show' or 'task"},
 	{"delete", "retire"},	{"down", "retire"},  {"stop", "cancel' or 'retire"}, {"kill", "cancel"}, {"log", "logs"}, {"tail", "logs"},
 	{"move", "mv"},		{"rename", "mv"},    {"dump", "config dump"}, {"check", "config check"}, {"plugins", "providers list"},
 	{"health", "targets"},	{"nodes", "hosts"},

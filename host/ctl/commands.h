@@ -14,6 +14,9 @@ struct exec_options {
 struct logs_options {
 	bool follow, only_stdout, only_stderr;
 };
+struct wait_options {
+	bool quiet;
+};
 struct list_options {
 	const char *status;
 	int64_t limit;
@@ -44,6 +47,8 @@ struct local_options {
 	X(logs)                                                                                                        \
 	X(events)                                                                                                      \
 	X(executions)                                                                                                  \
+	X(execution_show)                                                                                              \
+	X(wait)                                                                                                        \
 	X(cancel)                                                                                                      \
 	X(put)                                                                                                         \
 	X(get)                                                                                                         \
@@ -75,7 +80,7 @@ struct local_options {
 CTL_COMMANDS(X)
 #undef X
 
-extern const struct ctl_option exec_options[], logs_options[], executions_options[], sessions_options[], put_options[],
+extern const struct ctl_option exec_options[], logs_options[], executions_options[], wait_options[], sessions_options[], put_options[],
 	get_options[], rm_options[], retire_options[], deadletters_options[], local_options[];
 
 #endif

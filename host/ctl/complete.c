@@ -13,6 +13,7 @@
 
 struct completion {
 	const char *word; /* the unfinished one */
+	unsigned flags;	  /* of the command */
 	struct ctl ctl;
 	struct ctl_shared shared;
 	bool connected;
@@ -85,16 +86,29 @@ static void offer_tasks(struct completion *c, const char *task)
 	buf_fini(&path);
 }
 
-static void offer_executions(struct completion *c, const char *task)
+static void offer_executions_that_are(struct completion *c, const char *status)
 {
 	struct buf path;
 
-	(void)task;
 	buf_init(&path, 8192);
 	buf_puts(&path, "/sandbox/executions");
 	ctl_query(&path, "workspace_id", c->ctl.workspace);
+	ctl_query(&path, "status", status);
 	offer_items(c, path.ptr, "items", "id", "status");
 	buf_fini(&path);
+}
+
+static void offer_executions(struct completion *c, const char *task)
+{
+	static const char *const open[] = {"running", "claimed", "queued"};
+
+	(void)task;
+	if (!(c->flags & CTL_OPEN)) {
+		offer_executions_that_are(c, NULL);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(open) / sizeof(*open); i++)
+		offer_executions_that_are(c, open[i]);
 }
 
 static void offer_targets(struct completion *c, const char *task)
@@ -192,6 +206,7 @@ static void complete_arguments(struct completion *c, const struct ctl_command *c
 	int operands = 0;
 	bool rest = false;
 
+	c->flags = command->flags;
 	for (int i = 0; i < count; i++) {
 		if (pending) {
 			take_shared(c, pending, words[i]);

@@ -23,8 +23,8 @@
 	X(DENIED, 4, "the token is missing, not known, or does not allow this")                                        \
 	X(UNAVAILABLE, 5, "berthd cannot be reached, or something asks to try again later")                            \
 	X(REFUSED, 6, "this can never work as it is: invalid, in conflict, too large, not supported")                  \
-	X(BERTH, 125, "exec only: the command was not run, or its outcome is not known")                               \
-	X(CANCELLED, 130, "exec only: the command was cancelled")
+	X(BERTH, 125, "exec and wait only: the command was not run, or its outcome is not known")                               \
+	X(CANCELLED, 130, "exec and wait only: the command was cancelled")
 
 enum ctl_exit {
 #define X(name, code, text) CTL_##name = code,
@@ -81,6 +81,7 @@ struct ctl_args {
 #define CTL_LOCAL 1u /* needs no daemon: takes neither address nor token */
 #define CTL_STOPS 2u /* after the first operand and options only operands follow, whatever they look like */
 #define CTL_PASSES 4u /* the exit code is a command's: every error of our own is CTL_BERTH */
+#define CTL_OPEN 8u /* completion offers executions that have not ended */
 #define CTL_OPTIONS_MAX 256
 
 struct ctl_command {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * executions, logs, cancel: looking at commands and ending them. Main thread besides the second output stream of follow.c.
+ * executions, show, logs, wait, cancel: looking at commands and ending them. Main thread besides the second output stream of follow.c.
  */
+#include "core/limits.h"
 #include "ctl/commands.h"
 
 const struct ctl_option logs_options[] = {
@@ -18,6 +19,12 @@ const struct ctl_option executions_options[] = {
 	 .words = "queued claimed running completed failed cancelled"},
 	{.name = "limit", .letter = 'n', .type = CTL_COUNT, .argument = "N", .off = offsetof(struct list_options, limit),
 	 .doc = "at most so many (default 50)"},
+	{0},
+};
+
+const struct ctl_option wait_options[] = {
+	{.name = "quiet", .letter = 'q', .type = CTL_FLAG, .off = offsetof(struct wait_options, quiet),
+	 .doc = "do not say what ended it, or that output was cut"},
 	{0},
 };
 
@@ -79,6 +86,12 @@ int ctl_logs(struct ctl *ctl, const struct ctl_args *args)
 	return rc;
 }
 
+static void say_none(const struct ctl *ctl, const char *task, const char *status)
+{
+	fprintf(stderr, "no executions%s%s%s%s in workspace '%s'; -w NAME names another one\n", task ? " of task " : "", task ? task : "",
+		status ? " that are " : "", status ? status : "", ctl->workspace);
+}
+
 int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 {
 	static const struct ctl_column columns[] = {
@@ -106,9 +119,85 @@ int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 	buf_fini(&path);
 	if (!rc && ctl->json)
 		ctl_json(items);
+	else if (!rc && !json_object_array_length(items))
+		say_none(ctl, args->count ? args->words[0] : NULL, o->status);
 	else if (!rc)
 		ctl_table(items, columns);
 	json_object_put(items);
+	return rc;
+}
+
+/* ---- one ---- */
+
+static void print_execution(struct json_object *record)
+{
+	static const struct ctl_column rows[] = {
+		{"execution", "id", false, CTL_PLAIN},
+		{"workspace", "workspace_id", false, CTL_PLAIN},
+		{"task", "task_id", false, CTL_PLAIN},
+		{"status", "status", false, CTL_PLAIN},
+		{"reason", "reason", false, CTL_PLAIN},
+		{"", "error", false, CTL_PLAIN},
+		{"exit code", "result.exit_code", false, CTL_PLAIN},
+		{"ending", "ending.kind", false, CTL_PLAIN},
+		{"signal", "ending.signal", false, CTL_PLAIN},
+		{"took", "result.execution_time_ms", false, CTL_MS},
+		{"age", "created_at", false, CTL_AGE},
+		{"target", "target", false, CTL_PLAIN},
+		{"folder", "command.cwd", false, CTL_PLAIN},
+		{"stdout", "result.stdout_bytes", false, CTL_BYTES},
+		{"stderr", "result.stderr_bytes", false, CTL_BYTES},
+		{0},
+	};
+	const char *line = ctl_text(record, "command.command_body");
+
+	ctl_rows(record, rows);
+	for (const char *label = "command"; *line; label = "") {
+		size_t len = strcspn(line, "\n");
+		char *one = strndup(line, len);
+		struct buf clean;
+
+		buf_init(&clean, LIMIT_COMMAND_BODY + 1);
+		ctl_clean(&clean, one ? one : "");
+		printf("%-14s %s\n", label, clean.ptr ? clean.ptr : "");
+		buf_fini(&clean);
+		free(one);
+		line += len + (line[len] == '\n');
+	}
+	ctl_say_missing(record, true, true);
+}
+
+int ctl_execution_show(struct ctl *ctl, const struct ctl_args *args)
+{
+	struct json_object *record = NULL;
+	int rc = get_record(ctl, args->words[0], "", &record);
+
+	if (!rc && ctl->json)
+		ctl_json(record);
+	else if (!rc)
+		print_execution(record);
+	json_object_put(record);
+	return rc;
+}
+
+int ctl_wait(struct ctl *ctl, const struct ctl_args *args)
+{
+	const struct wait_options *o = args->options;
+	const char *id = args->words[0];
+	struct json_object *record = NULL;
+	/* What is wrong with the address or the id is said at once; only later outages are waited for. */
+	int rc = get_record(ctl, id, "", &record);
+
+	json_object_put(record);
+	record = NULL;
+	if (!rc)
+		rc = ctl_wait_terminal(ctl, id, &record);
+	if (rc)
+		return CTL_BERTH;
+	if (ctl->json)
+		ctl_json(record);
+	rc = ctl_end(record, o->quiet);
+	json_object_put(record);
 	return rc;
 }
 

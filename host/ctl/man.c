@@ -158,7 +158,7 @@ static void put_exits(void)
 		put(exits[i].text);
 		puts(".");
 	}
-	puts(".PP\n\\fBberthctl exec\\fR ends with the exit code of its command; everything that is not the command's own is 125 or 130.");
+	puts(".PP\n\\fBberthctl exec\\fR and \\fBberthctl wait\\fR end with the exit code of the command; everything that is not the command's own is 125 or 130.");
 }
 
 static int page_ctl(void)

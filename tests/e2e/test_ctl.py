@@ -335,6 +335,51 @@ def test_a_retire_that_takes_longer_says_so(make):
     equal(b.ctl("retire", *W, "--force", "--wait", "1m", "t", text=True).stdout, "t is gone\n")
 
 
+def test_wait_exits_as_exec_does(make):
+    b = make().start()
+    made = b.ctl("exec", *W, "-d", "t", f"while [ ! -e {b.dir}/gate ]; do sleep 0.05; done; echo out; exit 6", text=True).stdout.strip()
+    waiting = spawn(b, "wait", made)
+    wait_for(lambda: b.record(made)["status"] == "running", what="running")
+    check(waiting.poll() is None, "it waits")
+    (b.dir / "gate").touch()
+    equal((waiting.communicate(timeout=60), waiting.returncode), ((b"", b""), 6))
+    done = b.ctl("wait", "--json", made, text=True)
+    equal((done.returncode, json.loads(done.stdout)["id"]), (6, made), "of one that has ended")
+    made = b.ctl("exec", *W, "-d", "t", "kill -9 $$", text=True).stdout.strip()
+    done = b.ctl("wait", made, text=True)
+    equal(done.returncode, 137)
+    check("SIGKILL" in done.stderr, done.stderr)
+    equal(b.ctl("wait", "-q", made, text=True).stderr, "")
+    made = b.ctl("exec", *W, "-d", "t", "sleep 600", text=True).stdout.strip()
+    b.ctl("cancel", made)
+    equal(b.ctl("wait", made).returncode, 130)
+    made = b.ctl("exec", *W, "-d", "-C", "nope", "t", "true", text=True).stdout.strip()
+    equal(b.ctl("wait", made).returncode, 125)
+    for word in ("sexec_" + "0" * 24, "t"):
+        done = b.ctl("wait", word, text=True)
+        equal(done.returncode, 125)
+        check("berthctl executions" in done.stderr, done.stderr)
+    equal(b.ctl("wait", made, env={"BERTH_ADDRESS": "http://127.0.0.1:1"}).returncode, 125)
+
+
+def test_show_has_the_command(make):
+    b = make().start()
+    made = b.ctl("exec", *W, "-d", "t", "echo one\necho \x1b[31m; exit 3", text=True).stdout.strip()
+    b.finish(made)
+    shown = [line.split(None, 1) for line in b.ctl("show", made, text=True).stdout.splitlines()]
+    rows = {row[0]: row[1] for row in shown if len(row) > 1}
+    equal((rows["task"], rows["status"], rows["command"]), ("t", "completed", "echo one"))
+    check(["echo", "?[31m; exit 3"] in shown and ["exit", "code      3"] in shown, shown)
+    equal(json.loads(b.ctl("show", "--json", made).stdout)["id"], made)
+    equal(b.ctl("show", "sexec_" + "0" * 24).returncode, 3)
+    check("not a task" in b.ctl("show", "t", text=True).stderr)
+    for args, words in ((("nosuch",), "no executions of task nosuch in workspace 'w'"), (("-s", "failed"), "that are failed")):
+        done = b.ctl("executions", *W, *args, text=True)
+        equal((done.returncode, done.stdout), (0, ""))
+        check(words in done.stderr, done.stderr)
+    equal(json.loads(b.ctl("executions", *W, "--json", "nosuch").stdout), [])
+
+
 def test_retire_of_what_is_not_there(make):
     b = make().start()
     done = b.ctl("retire", *W, "nosuch", text=True)

@@ -202,6 +202,10 @@ def test_completion_candidates(make):
     equal(candidates(b, "task", "", env={"BERTH_WORKSPACE": "w"})[1], ["build-7", "build-8"])
     equal(candidates(b, "task", "")[1], [], "another workspace")
     check(made in candidates(b, "logs", "-w", "w", "")[1])
+    opened = b.create("build-8", "sleep 600").expect(200, 202).json["id"]
+    for command in ("cancel", "wait"):
+        equal(candidates(b, command, "-w", "w", "")[1], [opened], "what has ended cannot be cancelled")
+    equal(b.ctl("cancel", opened).returncode, 0)
     equal(candidates(b, "cat", "-w", "w", "build-7", "")[1], ["d/f", "in.txt"])
     equal(candidates(b, "rm", "-w", "w", "build-7", "in.txt", "d")[1], ["d/f"])
     equal(candidates(b, "drain", "")[1], ["mock"])
