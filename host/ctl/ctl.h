@@ -209,6 +209,10 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 void ctl_wait_running(struct ctl *ctl, const char *id, const char *task);
 /* Waits for the terminal record; the caller puts it. */
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret);
+/* An outage while something is followed (outage.c): what takes a while is said, once, and tried for CTL_OUTAGE_MS in all. */
+#define CTL_OUTAGE_MS 60000 /* a daemon that is being replaced is back by then */
+void ctl_outage_noticed(void); /* at each try that failed */
+void ctl_outage_over(void);    /* at each answer */
 /* What of its outputs a terminal record says is not there: cut at a limit, lost on the way. One line each; nothing when all is. */
 void ctl_missing_text(struct buf *out, struct json_object *record, bool of_stdout, bool of_stderr);
 void ctl_say_missing(struct json_object *record, bool of_stdout, bool of_stderr);

@@ -12,7 +12,6 @@
 #include "core/json.h"
 #include "core/limits.h"
 
-#define OUTAGE_MS 60000
 #define PAUSE_MS 200
 
 struct events {
@@ -111,6 +110,8 @@ static int take(void *arg, const void *ptr, size_t len)
 	struct events *e = arg;
 	const char *at = ptr, *end = at + len, *newline;
 
+	ctl_outage_over();
+
 	for (; (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
 		buf_append(&e->line, at, (size_t)(newline - at));
 		take_line(e, e->line.ptr ? e->line.ptr : "");
@@ -148,7 +149,7 @@ static bool once(struct events *e, const char *id, int *ret_rc)
 int ctl_events(struct ctl *ctl, const struct ctl_args *args)
 {
 	struct events e = {.ctl = ctl};
-	int64_t until_ns = clock_after_ms(OUTAGE_MS);
+	int64_t until_ns = clock_after_ms(CTL_OUTAGE_MS);
 	uint64_t before = 0;
 	int rc;
 
@@ -156,7 +157,7 @@ int ctl_events(struct ctl *ctl, const struct ctl_args *args)
 	buf_init(&e.data, LIMIT_MIB);
 	while (!once(&e, args->words[0], &rc)) {
 		if (e.seen > before)
-			until_ns = clock_after_ms(OUTAGE_MS);
+			until_ns = clock_after_ms(CTL_OUTAGE_MS);
 		if ((!before && !e.seen) || !clock_left_ms(until_ns)) {
 			struct ctl_reply reply;
 
@@ -166,6 +167,7 @@ int ctl_events(struct ctl *ctl, const struct ctl_args *args)
 			break;
 		}
 		before = e.seen;
+		ctl_outage_noticed();
 		usleep(PAUSE_MS * 1000);
 	}
 	buf_fini(&e.line);

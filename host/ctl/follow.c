@@ -14,7 +14,6 @@
 #include "core/clock.h"
 #include "core/json.h"
 
-#define OUTAGE_MS 60000 /* a daemon that is being replaced is back by then */
 #define RETRY_PAUSE_MS 200
 #define WAITS_MS 2000 /* a sandbox that takes longer is worth a word */
 
@@ -98,8 +97,18 @@ struct stream {
 	int fd;
 	int64_t offset;
 	bool live;
+	bool heard; /* a connection was good: what drops later is another outage */
 	int rc;
 };
+
+static void on_begun(void *arg, const struct ctl_reply *reply)
+{
+	struct stream *s = arg;
+
+	(void)reply;
+	s->heard = true;
+	ctl_outage_over();
+}
 
 static int to_stream(void *arg, const void *ptr, size_t len)
 {
@@ -130,7 +139,7 @@ static int to_stream(void *arg, const void *ptr, size_t len)
 /* One connection's worth. True when the stream has ended or cannot go on. */
 static bool stream_once(struct stream *s)
 {
-	struct ctl_download how = {.sink = to_stream, .arg = s, .silent = true, .patient = true};
+	struct ctl_download how = {.sink = to_stream, .begun = on_begun, .arg = s, .silent = true, .patient = true};
 	struct ctl_reply reply;
 	struct buf path;
 	char rest[80];
@@ -154,14 +163,15 @@ static bool stream_once(struct stream *s)
 static void *stream_main(void *arg)
 {
 	struct stream *s = arg;
-	int64_t until_ns = clock_after_ms(OUTAGE_MS), before = 0;
+	int64_t until_ns = clock_after_ms(CTL_OUTAGE_MS);
 
 	while (!stream_once(s)) {
-		if (s->offset > before)
-			until_ns = clock_after_ms(OUTAGE_MS);
-		before = s->offset;
+		if (s->heard) /* it may have been silent for longer than an outage is waited for */
+			until_ns = clock_after_ms(CTL_OUTAGE_MS);
+		s->heard = false;
 		if (!clock_left_ms(until_ns))
 			break;
+		ctl_outage_noticed();
 		usleep(RETRY_PAUSE_MS * 1000);
 	}
 	return NULL;
@@ -186,7 +196,7 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 	if (out.rc == CTL_UNAVAILABLE || err.rc == CTL_UNAVAILABLE)
 		ctl_fail(CTL_UNAVAILABLE,
 			 "berthd at %s has not answered for %d s\n  the command goes on without it; later: berthctl logs -f %s",
-			 ctl->address, OUTAGE_MS / 1000, id);
+			 ctl->address, CTL_OUTAGE_MS / 1000, id);
 	return out.rc ? out.rc : err.rc;
 }
 
@@ -273,7 +283,7 @@ static bool look(struct ctl *ctl, const char *id, int64_t *revision, struct json
 
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret)
 {
-	int64_t revision = 0, until_ns = clock_after_ms(OUTAGE_MS);
+	int64_t revision = 0, until_ns = clock_after_ms(CTL_OUTAGE_MS);
 	int rc = 0;
 	bool away;
 
@@ -284,13 +294,15 @@ int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret)
 		if (ctl_stopped())
 			return CTL_ERROR;
 		if (!away) {
-			until_ns = clock_after_ms(OUTAGE_MS);
+			ctl_outage_over();
+			until_ns = clock_after_ms(CTL_OUTAGE_MS);
 			continue;
 		}
 		if (!clock_left_ms(until_ns))
 			return ctl_fail(CTL_UNAVAILABLE,
 					"berthd at %s has not answered for %d s\n  what became of it, later: berthctl logs -f %s",
-					ctl->address, OUTAGE_MS / 1000, id);
+					ctl->address, CTL_OUTAGE_MS / 1000, id);
+		ctl_outage_noticed();
 		usleep(RETRY_PAUSE_MS * 1000);
 	}
 }

@@ -181,6 +181,19 @@ def test_exec_survives_a_restart_of_the_daemon(make):
     equal((process.returncode, out), (4, b"".join(b"%d\n" % i for i in range(1, 40))), err)
 
 
+def test_a_daemon_that_stays_away_is_spoken_of_once(make):
+    b = make().start()
+    process = spawn(b, "exec", *W, "t", f"echo first; while [ ! -e {b.dir}/gate ]; do sleep 0.05; done; exit 4")
+    equal(process.stdout.readline(), b"first\n")
+    b.kill9()
+    equal(process.stderr.readline(), b"berthctl: berthd does not answer; trying again for 60 s\n")
+    fix_port(b)
+    b.start()
+    (b.dir / "gate").touch()
+    out, err = process.communicate(timeout=60 * harness.PATIENCE)
+    equal((process.returncode, out, err), (4, b"", b""))
+
+
 def test_exec_asks_once_when_the_answer_is_lost(make):
     b = make().start()
     lost = LosesFirstAnswer(b.port)
