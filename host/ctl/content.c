@@ -216,7 +216,7 @@ int ctl_send(struct ctl *ctl, const char *task, const char *name, int fd, const 
 	rc = content_put(&c, &reply);
 	ctl_progress_end(&progress);
 	if (!rc && reply.status / 100 != 2)
-		rc = ctl_explain(ctl, &reply, name, NULL);
+		rc = ctl_explain_file(ctl, &reply, task, name);
 	else if (!rc && ctl_number(reply.json, "Size", c.moved) != c.moved)
 		rc = ctl_fail(CTL_ERROR, "%s: %lld bytes were sent, %s arrived", name, (long long)c.moved, ctl_text(reply.json, "Size"));
 	else if (!rc && ret)
@@ -254,7 +254,7 @@ int ctl_send_bytes(struct ctl *ctl, const char *task, const char *name, const vo
 	ctl_query(&path, "mode", "0600");
 	rc = ctl_upload(ctl, path.ptr, &how, &reply);
 	if (!rc && reply.status / 100 != 2)
-		rc = ctl_explain(ctl, &reply, name, NULL);
+		rc = ctl_explain_file(ctl, &reply, task, name);
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
 	return rc;
@@ -271,7 +271,7 @@ int ctl_remove(struct ctl *ctl, const char *task, const char *name, bool recursi
 	ctl_query(&path, "ensure", "false");
 	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
 	if (!rc && reply.status / 100 != 2)
-		rc = ctl_explain(ctl, &reply, name, "berthctl ls TASK lists its files, berthctl sessions the tasks");
+		rc = ctl_explain_file(ctl, &reply, task, name);
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
 	return rc;

@@ -168,6 +168,10 @@ int ctl_try(struct ctl *ctl, const char *method, const char *path, const char *b
 	    struct ctl_reply *reply);
 /* Prints the API's error sentence and what to do next (hint, or what the status suggests); returns the exit code. */
 int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char *what, const char *hint);
+/* The same about a file of a task: where the task is what is missing, that is what is named. */
+int ctl_explain_file(const struct ctl *ctl, const struct ctl_reply *reply, const char *task, const char *name);
+/* What opens a target again, where the sentence says that one is drained. */
+void ctl_hint_drained(const char *sentence);
 int ctl_code_of(long status);
 /* Appends "?key=value" or "&key=value", percent-encoded; value NULL = nothing. */
 void ctl_query(struct buf *path, const char *key, const char *value);
@@ -197,6 +201,8 @@ struct ctl_upload {
 	bool silent;
 };
 int ctl_upload(struct ctl *ctl, const char *path, const struct ctl_upload *how, struct ctl_reply *reply);
+
+#define CTL_NO_TASK "berthctl sessions lists the tasks of a workspace; -w NAME names another one"
 
 /* ---- executions (follow.c, execute.c, ending.c) ---- */
 /* What to do about an execution that is not known: the word may name a task. */

@@ -117,6 +117,7 @@ int ctl_end(struct json_object *record, bool quiet)
 		ctl_say_missing(record, true, true);
 	if (!strcmp(status, "cancelled"))
 		return ctl_fail(CTL_CANCELLED, "%s was cancelled%s%s", ctl_text(record, "id"), *reason ? ": " : "", reason);
-	return ctl_fail(CTL_BERTH, "%s failed: %s%s%s", ctl_text(record, "id"), *reason ? reason : "no reason given", *error ? ": " : "",
-			error);
+	ctl_fail(CTL_BERTH, "%s failed: %s%s%s", ctl_text(record, "id"), *reason ? reason : "no reason given", *error ? ": " : "", error);
+	ctl_hint_drained(error);
+	return CTL_BERTH;
 }

@@ -46,6 +46,47 @@ int ctl_code_of(long status)
 	return advice_of(status)->code;
 }
 
+/* What is not there, by the API's sentence: the verb alone would send to the wrong list. */
+static const struct {
+	const char *sentence, *next;
+} absences[] = {
+	{"the task is not known", CTL_NO_TASK},
+	{"no such task", CTL_NO_TASK},
+	{"no such route", "is this berthctl newer than berthd?"},
+};
+
+static const char *absence_of(const struct ctl_reply *reply)
+{
+	const char *message = ctl_text(reply->json, "message");
+
+	for (size_t i = 0; reply->status == 404 && i < sizeof(absences) / sizeof(*absences); i++)
+		if (!strcmp(absences[i].sentence, message))
+			return absences[i].next;
+	return NULL;
+}
+
+void ctl_hint_drained(const char *sentence)
+{
+	static const char *const befores[] = {"every target is closed; ", "target "};
+	size_t len = strlen(sentence), tail = strlen(" is drained");
+
+	if (len < tail || strcmp(sentence + len - tail, " is drained") != 0)
+		return;
+	for (size_t i = 0; i < sizeof(befores) / sizeof(*befores); i++) {
+		const char *name = strstr(sentence, befores[i]);
+		struct buf text;
+
+		if (!name)
+			continue;
+		name += strlen(befores[i]);
+		buf_init(&text, 65536);
+		ctl_clean(&text, name);
+		fprintf(stderr, "  berthctl undrain %.*s lets it take new sessions again\n", (int)strcspn(text.ptr, " "), text.ptr);
+		buf_fini(&text);
+		return;
+	}
+}
+
 static void explain_token(const struct ctl *ctl)
 {
 	if (!ctl->token)
@@ -61,6 +102,7 @@ int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char
 {
 	const struct advice *advice = advice_of(reply->status);
 	const char *message = ctl_text(reply->json, "message"), *word = ctl_text(reply->json, "error");
+	const char *absence = absence_of(reply);
 	struct buf text;
 
 	if (ctl->hurried)
@@ -79,9 +121,24 @@ int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char
 		explain_token(ctl);
 	else if (reply->retry_after_ms)
 		fprintf(stderr, "  try again in %lld s\n", (long long)(reply->retry_after_ms / 1000));
-	else if (reply->status == 404 && hint)
-		fprintf(stderr, "  %s\n", hint);
+	else if (absence || (reply->status == 404 && hint))
+		fprintf(stderr, "  %s\n", absence ? absence : hint);
 	else if (advice->next)
 		fprintf(stderr, "  %s\n", advice->next);
+	else if (!strcmp(word, "no_eligible_target"))
+		ctl_hint_drained(message);
 	return advice->code;
+}
+
+int ctl_explain_file(const struct ctl *ctl, const struct ctl_reply *reply, const char *task, const char *name)
+{
+	bool of_task = reply->status == 410 || absence_of(reply);
+	struct buf hint;
+	int code;
+
+	buf_init(&hint, 65536);
+	buf_printf(&hint, "berthctl ls %s lists its files", task);
+	code = ctl_explain(ctl, reply, of_task ? task : name, hint.ptr);
+	buf_fini(&hint);
+	return code;
 }

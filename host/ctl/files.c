@@ -14,8 +14,6 @@
 #include "ctl/content.h"
 #include "ctl/tree.h"
 
-#define NO_FILE "berthctl ls TASK lists its files, berthctl sessions the tasks"
-
 #define PUT(name_, letter_, type_, argument_, field_, ...)                                                             \
 	{                                                                                                              \
 		.name = name_, .letter = letter_, .type = type_, .argument = argument_,                                \
@@ -157,7 +155,7 @@ static int fetch(struct ctl *ctl, const char *task, const char *name, int fd, bo
 	rc = content_get(&c, &reply);
 	ctl_progress_end(&progress);
 	if (!rc && reply.status / 100 != 2) {
-		rc = ctl_explain(ctl, &reply, name, NO_FILE);
+		rc = ctl_explain_file(ctl, &reply, task, name);
 		if (reply.status == 400)
 			fputs("  berthctl get -r copies folders\n", stderr);
 	}
@@ -223,6 +221,22 @@ int ctl_get(struct ctl *ctl, const struct ctl_args *args)
 
 /* ---- cat, ls, rm, mv ---- */
 
+/* One exchange about a file whose good answer is printed: JSON with --json, else by `show` (NULL: as JSON). */
+static int show_file(struct ctl *ctl, const char *path, const char *task, const char *name, void (*show)(struct json_object *json))
+{
+	struct ctl_reply reply;
+	int rc = ctl_call(ctl, "GET", path, NULL, &reply);
+
+	if (!rc && reply.status / 100 != 2)
+		rc = ctl_explain_file(ctl, &reply, task, name);
+	else if (!rc && (ctl->json || !show))
+		ctl_json(reply.json);
+	else if (!rc)
+		show(reply.json);
+	ctl_reply_fini(&reply);
+	return rc;
+}
+
 int ctl_cat(struct ctl *ctl, const struct ctl_args *args)
 {
 	struct buf path;
@@ -233,7 +247,7 @@ int ctl_cat(struct ctl *ctl, const struct ctl_args *args)
 		return fetch(ctl, args->words[0], args->words[1], STDOUT_FILENO, !isatty(STDOUT_FILENO), &mode);
 	ctl_file_path(&path, ctl, "files", args->words[0], "path", args->words[1]);
 	ctl_query(&path, "ensure", "false");
-	rc = ctl_show(ctl, "GET", path.ptr, args->words[1], NO_FILE, NULL);
+	rc = show_file(ctl, path.ptr, args->words[0], args->words[1], NULL);
 	buf_fini(&path);
 	return rc;
 }
@@ -261,8 +275,7 @@ int ctl_ls(struct ctl *ctl, const struct ctl_args *args)
 		strip_slashes(args->words[1]);
 	ctl_file_path(&path, ctl, "files", args->words[0], "list", args->count > 1 ? args->words[1] : ".");
 	ctl_query(&path, "ensure", "false");
-	rc = ctl_show(ctl, "GET", path.ptr, args->count > 1 ? args->words[1] : args->words[0],
-		      "berthctl sessions lists the tasks of a workspace", print_paths);
+	rc = show_file(ctl, path.ptr, args->words[0], args->count > 1 ? args->words[1] : args->words[0], print_paths);
 	buf_fini(&path);
 	return rc;
 }
@@ -278,7 +291,7 @@ static int remove_one(struct ctl *ctl, const char *task, const char *name, const
 	ctl_query(&path, "ensure", "false");
 	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
 	if (!rc && reply.status / 100 != 2 && !(o->force && (reply.status == 404 || reply.status == 410)))
-		rc = ctl_explain(ctl, &reply, name, NO_FILE);
+		rc = ctl_explain_file(ctl, &reply, task, name);
 	if (rc && (reply.status == 400 || reply.status == 409) && !o->recursive)
 		fputs("  berthctl rm -r removes folders\n", stderr);
 	ctl_reply_fini(&reply);
@@ -324,7 +337,7 @@ int ctl_mv(struct ctl *ctl, const struct ctl_args *args)
 	if (rc)
 		return rc;
 	if (reply.status != 200)
-		rc = ctl_explain(ctl, &reply, args->words[1], NO_FILE);
+		rc = ctl_explain_file(ctl, &reply, args->words[0], args->words[1]);
 	else if (ctl->json)
 		ctl_json(reply.json);
 	ctl_reply_fini(&reply);

@@ -7,7 +7,6 @@
 #include "core/clock.h"
 #include "core/json.h"
 
-#define NO_TASK "berthctl sessions lists the tasks of a workspace; -w NAME names another one"
 #define WAIT_PIECE_MAX 60
 
 const struct ctl_option sessions_options[] = {
@@ -78,7 +77,7 @@ int ctl_task(struct ctl *ctl, const struct ctl_args *args)
 	int rc;
 
 	task_path(&path, ctl, args->words[0]);
-	rc = ctl_show(ctl, "GET", path.ptr, args->words[0], NO_TASK, print_task);
+	rc = ctl_show(ctl, "GET", path.ptr, args->words[0], CTL_NO_TASK, print_task);
 	buf_fini(&path);
 	return rc;
 }
@@ -128,7 +127,7 @@ static int ask(struct ctl *ctl, const char *task, bool force, int64_t wait, long
 	rc = ctl_call(ctl, "DELETE", path.ptr, NULL, &reply);
 	buf_fini(&path);
 	if (!rc && reply.status != 204 && reply.status != 202)
-		rc = ctl_explain(ctl, &reply, task, NO_TASK);
+		rc = ctl_explain(ctl, &reply, task, CTL_NO_TASK);
 	*ret_status = reply.status;
 	ctl_reply_fini(&reply);
 	return rc;
@@ -174,7 +173,7 @@ int ctl_retire(struct ctl *ctl, const struct ctl_args *args)
 	} else if (status == 202) {
 		fprintf(stderr, "%s is still being torn down; 'berthctl task %s' shows how it goes\n", task, task);
 	} else if (!known) {
-		fprintf(stderr, "there was no such task in workspace '%s': %s\n  %s\n", ctl->workspace, task, NO_TASK);
+		fprintf(stderr, "there was no such task in workspace '%s': %s\n  %s\n", ctl->workspace, task, CTL_NO_TASK);
 	} else {
 		printf("%s is gone\n", task);
 	}

@@ -276,7 +276,7 @@ int tree_remote_plain(struct ctl *ctl, const char *task, const char *base, struc
 	rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
 	buf_fini(&path);
 	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, base, "berthctl ls TASK lists its files, berthctl sessions the tasks");
+		rc = ctl_explain_file(ctl, &reply, task, base);
 	if (rc && reply.status == 400)
 		fputs("  a file is got without --recursive\n", stderr);
 	if (!rc)

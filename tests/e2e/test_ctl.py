@@ -533,6 +533,37 @@ def test_errors_say_what_to_do_next(make):
     fails(2, "ctl.conf:1", "sessions", BERTH_CTL_CONF=str(conf))
 
 
+def test_hints_are_about_what_is_missing(make):
+    b = make().start()
+    b.sh("f", "echo x >there")
+
+    def said(*args):
+        done = b.ctl(*args[:1], *W, *args[1:], text=True)
+        equal(done.returncode, 3, args)
+        return done.stderr
+
+    for args in (("ls", "f", "nosuch"), ("get", "f", "nosuch", "-"), ("cat", "f", "nosuch"), ("rm", "f", "nosuch"), ("mv", "f", "nosuch", "x"),
+                 ("cat", "--json", "f", "nosuch")):
+        told = said(*args)
+        check(told.startswith("berthctl: nosuch: ") and "berthctl ls f lists" in told and "sessions" not in told, args, told)
+    for args in (("ls", "nosuch", "x"), ("ls", "nosuch"), ("get", "nosuch", "x", "-"), ("cat", "nosuch", "x"), ("rm", "nosuch", "x"),
+                 ("get", "-r", "--plain", "nosuch", "x", str(b.dir / "o")), ("cat", "--json", "nosuch", "x")):
+        told = said(*args)
+        check(told.startswith("berthctl: nosuch: the task is not known") and "berthctl sessions" in told and "ls" not in told.split(), args, told)
+
+
+def test_a_drained_target_is_hinted_at(make):
+    b = make().start()
+    region = json.loads(b.ctl("targets", "--json").stdout)["items"][0]["region"]
+    equal(b.ctl("drain", "mock").returncode, 0)
+    for args in (("t", "true"), ("--region", region, "t", "true")):
+        done = b.ctl("exec", *W, *args, text=True)
+        equal(done.returncode, 125)
+        check("is drained" in done.stderr and "berthctl undrain mock " in done.stderr, done.stderr)
+    done = b.ctl("exec", *W, "--region", "nowhere", "t", "true", text=True)
+    check("undrain" not in done.stderr, done.stderr)
+
+
 def test_settings_flags_over_environment_over_file(make):
     b = make().start()
     b.sh("t", "true")
