@@ -100,6 +100,11 @@ static const struct ctl_command tasks[] = {
 
 static const struct ctl_command operators[] = {
 	ROW("targets", targets, "", "List targets: the configured providers, their health and what they do.",
+	    .more = "REGION is what commands may ask for with --region. STATUS is ok, or degraded: then it is given no new work, and WHY has\n"
+		    "the reason. DRAINED is true where no new sessions are made; what lives goes on ('berthctl undrain' opens it).\n\n"
+		    "RUNNING counts the calls of the plugin right now, a command that runs among them. STUCK are those of them that are\n"
+		    "past their deadline and have not returned; too many degrade the target. CALLS and FAILURES count since berthd\n"
+		    "started, FAILURES those that ended in an error. These four are of the one daemon that is asked.\n",
 	    .examples = "berthctl targets\n"),
 	ROW("drain", drain, "TARGET", "Close a target for new sessions; what lives there goes on.",
 	    .examples = "berthctl drain eu-1\n"),
@@ -143,6 +148,10 @@ static const struct ctl_command locals[] = {
 		    "every command.\n",
 	    .examples = ". <(berthctl completion bash)\n"
 			"berthctl completion zsh >\"${fpath[1]}/_berthctl\"\n"),
+	ROW("help", help_of, "[COMMAND…]", "Print help, of a command too.", .flags = CTL_LOCAL,
+	    .examples = "berthctl help exec\nberthctl help providers check\n"),
+	ROW("version", version, "", "Print the version of berthctl; 'berthctl hosts' has those of the daemons.", .flags = CTL_LOCAL,
+	    .examples = "berthctl version\nberthctl version --json\n"),
 	{0},
 };
 

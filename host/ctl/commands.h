@@ -74,7 +74,9 @@ struct local_options {
 	X(providers_inspect)                                                                                           \
 	X(config_check)                                                                                                \
 	X(config_dump)                                                                                                 \
-	X(completion)
+	X(completion)                                                                                                  \
+	X(help_of)                                                                                                     \
+	X(version)
 
 #define X(name) int ctl_##name(struct ctl *ctl, const struct ctl_args *args);
 CTL_COMMANDS(X)

@@ -176,8 +176,6 @@ static void offer_commands(struct completion *c, const char *family)
 				offer(c, first, space ? "" : row->doc);
 			snprintf(last, sizeof(last), "%s", first);
 		}
-	if (!len)
-		offer(c, "help", "Print help, of a command too.");
 }
 
 static void offer_options(struct completion *c, const struct ctl_option *rows)

@@ -2,7 +2,7 @@
 /*
  * Help as text, from the table of commands. Main thread; prints to standard output or error.
  */
-#include "ctl/ctl.h"
+#include "ctl/commands.h"
 
 static const struct {
 	int code;
@@ -91,4 +91,37 @@ void ctl_usage(FILE *out)
 	fputs("\nSettings in the file, as key = \"value\"; the environment wins over it, and options win over both:\n", out);
 	put_settings(out, ctl_file_keys);
 	put_exits(out, true);
+}
+
+int ctl_help_of(struct ctl *ctl, const struct ctl_args *args)
+{
+	const struct ctl_command *command;
+	int words;
+
+	(void)ctl;
+	if (!args->count) {
+		ctl_usage(stdout);
+		return 0;
+	}
+	command = ctl_find(args->count, args->words, &words);
+	if (!command)
+		return ctl_no_command(args->count, args->words);
+	ctl_help(command);
+	return 0;
+}
+
+int ctl_version(struct ctl *ctl, const struct ctl_args *args)
+{
+	struct json_object *json;
+
+	(void)args;
+	if (!ctl->json) {
+		puts("berthctl " BERTH_VERSION);
+		return 0;
+	}
+	json = json_object_new_object();
+	json_object_object_add(json, "version", json_object_new_string(BERTH_VERSION));
+	ctl_json(json);
+	json_object_put(json);
+	return 0;
 }

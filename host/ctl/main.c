@@ -50,24 +50,6 @@ static int dispatch(int argc, char **argv)
 	return run(command, argc - words + 1, argv + words - 1);
 }
 
-static int help(int argc, char **argv)
-{
-	const struct ctl_command *command;
-	int words;
-
-	if (argc && !strcmp(argv[0], "--man"))
-		return ctl_man(argc > 1 ? argv[1] : "berthctl");
-	if (!argc) {
-		ctl_usage(stdout);
-		return 0;
-	}
-	command = ctl_find(argc, argv, &words);
-	if (!command)
-		return ctl_no_command(argc, argv);
-	ctl_help(command);
-	return 0;
-}
-
 static const struct ctl_option *shared_option(const char *word)
 {
 	const struct ctl_option *row = ctl_shared_options;
@@ -108,16 +90,18 @@ static int move_options(int argc, char **argv)
 
 static int begin(int argc, char **argv)
 {
+	static char help[] = "help", version[] = "version";
+
 	if (argc < 2) {
 		ctl_usage(stderr);
 		return CTL_USAGE;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-		return help(argc - 2, argv + 2);
-	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
-		puts("berthctl " BERTH_VERSION);
-		return 0;
-	}
+	if (!strcmp(argv[1], "help") && argc > 2 && !strcmp(argv[2], "--man"))
+		return ctl_man(argc > 3 ? argv[3] : "berthctl");
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		argv[1] = help;
+	if (!strcmp(argv[1], "--version"))
+		argv[1] = version;
 	if (!strcmp(argv[1], "__complete"))
 		return ctl_complete(argc - 2, argv + 2);
 	return move_options(argc - 1, argv + 1) ? CTL_USAGE : dispatch(argc - 1, argv + 1);

@@ -407,6 +407,10 @@ def test_operators(make):
     b.sh("t", "true")
     shown = b.ctl("targets", text=True).stdout
     check("mock" in shown and "ok" in shown, shown)
+    made = b.ctl("exec", *W, "-d", "t", "sleep 600", text=True).stdout.strip()
+    wait_for(lambda: b.record(made)["status"] == "running", what="running")
+    wait_for(lambda: json.loads(b.ctl("targets", "--json").stdout)["items"][0]["running"] == 1, what="the command as a call, as help says")
+    equal(b.ctl("cancel", made).returncode, 0)
     equal(b.ctl("drain", "mock").returncode, 0)
     equal(json.loads(b.ctl("targets", "--json").stdout)["items"][0]["drained"], True)
     equal(b.ctl("undrain", "mock", "--json").returncode, 0)
@@ -612,6 +616,14 @@ def test_help_of_every_command(make):
         equal(b.ctl("help", *name.split(), text=True).stdout, done.stdout)
         check(all(len(line) <= 128 for line in done.stdout.splitlines()), "lines fit", name)
     check(b.ctl("--version", text=True).stdout.startswith("berthctl "))
+    check({"help", "version", "show", "wait"} <= set(names), names)
+    version = b.ctl("--version", text=True).stdout.split()[1]
+    for args in (("--json", "version"), ("version", "--json")):
+        equal(json.loads(b.ctl(*args).stdout), {"version": version}, args)
+    equal(b.ctl("-h", "exec").stdout, b.ctl("exec", "-h").stdout)
+    equal(b.ctl("help", "nosuch").returncode, 2)
+    told = b.ctl("targets", "--help", text=True).stdout
+    check(all(title in told for title in ("STATUS", "DRAINED", "RUNNING", "STUCK", "CALLS", "FAILURES", "WHY")), "what the columns are")
     told = b.ctl("exec", "--help", text=True).stdout
     check("SIGTERM" in told and "closes the output" in told, "all that cancels")
 
