@@ -85,9 +85,38 @@ static int make_state_dir(struct kit *kit, struct err *err)
 	return 0;
 }
 
+static bool has_supervise(const char *dir)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s/berth-supervise", dir) < (int)sizeof(path) && !access(path, X_OK);
+}
+
+/* Beside this program, as a build has it, or where an installation does. Looked for before anything is made: without it
+ * every rule with a command fails in a way that looks like the plugin's fault. */
+static int find_helpers(struct kit *kit, struct err *err)
+{
+	char self[PATH_MAX] = "", installed[PATH_MAX + 32];
+	const char *dir = kit->opt->helpers;
+
+	if (!dir) {
+		if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+			return err_set(err, ERR_CONFIG, "/proc/self/exe: cannot be read: %s", strerror(errno));
+		dir = dirname(self);
+		snprintf(installed, sizeof(installed), "%s/../lib/berth/helpers", dir);
+		if (!has_supervise(dir) && has_supervise(installed))
+			dir = installed;
+	}
+	if (!has_supervise(dir) && !(kit->opt->without & NEED_COMMANDS))
+		return err_set(err, ERR_CONFIG, "%s has no berth-supervise, which plugins run commands with: build it "
+			       "(target berth-supervise), or say where it is with --helpers", dir);
+	set(&kit->conf->helper_dir, dir);
+	return 0;
+}
+
 static int load(struct kit *kit, struct err *err)
 {
-	char dir[PATH_MAX], name[64], self[PATH_MAX] = "";
+	char dir[PATH_MAX], name[64];
 	int rc;
 
 	if ((rc = split_plugin(kit, dir, name, err)) || (rc = conf_load_target(kit->opt->config, &kit->conf, err)))
@@ -98,11 +127,8 @@ static int load(struct kit *kit, struct err *err)
 	set(&kit->conf->deployment, kit->opt->deployment);
 	set(&kit->conf->state_dir, kit->state_dir);
 	set(&kit->conf->plugin_dir, dir);
-	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-		return err_set(err, ERR_CONFIG, "/proc/self/exe: cannot be read: %s", strerror(errno));
-	set(&kit->conf->helper_dir, kit->opt->helpers ? kit->opt->helpers : dirname(self));
 	kit->conf->targets[0].required = true;
-	return 0;
+	return find_helpers(kit, err);
 }
 
 static void *do_nothing(void *arg)

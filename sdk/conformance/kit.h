@@ -35,7 +35,7 @@ enum kit_format { KIT_TAP, KIT_JSON };
 struct kit_options {
 	const char *plugin, *config, *deployment, *helpers, *state, *summary;
 	enum kit_format format;
-	bool list, stress;
+	bool list, help, stress;
 	unsigned without; /* NEED_* */
 	int64_t patience; /* factor of every time limit */
 	int64_t gone_s;	  /* how long after a release its session may still be seen */

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <getopt.h>
+#include <stdarg.h>
 #include <unistd.h>
 
 #include "core/log.h"
@@ -15,7 +16,7 @@
 
 static const char usage[] =
 	"usage: berth-conformance plugin.so --config target.conf [option…]\n"
-	"       berth-conformance --list\n"
+	"       berth-conformance --list | --help\n"
 	"  --config FILE       one target, as in providers.d\n"
 	"  --list              print the rules and stop\n"
 	"  --rule ID           only this rule, or all of a family (files); repeatable\n"
@@ -24,7 +25,7 @@ static const char usage[] =
 	"  --summary FILE      write a summary to publish\n"
 	"  --without WORD      commands or files: the target has none by design; their rules are skipped and named\n"
 	"  --deployment NAME   owner mark of what is created; everything that carries it is deleted (conformance)\n"
-	"  --helpers DIR       where berth-supervise is (beside this program)\n"
+	"  --helpers DIR       where berth-supervise is (beside this program, or ../lib/berth/helpers)\n"
 	"  --state DIR         the target's private folder is made below it (a temporary one)\n"
 	"  --gone SECONDS      how long after a release its session may still be seen (30)\n"
 	"  --patience N        factor of every time limit (1)\n";
@@ -64,6 +65,19 @@ static bool rule_known(const char *word)
 	return false;
 }
 
+/* False, for callers that hand on that the arguments are wrong. */
+static bool __attribute__((format(printf, 1, 2))) complain(const char *fmt, ...)
+{
+	va_list args;
+
+	fputs("berth-conformance: ", stderr);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fputs("; --help says what there is\n", stderr);
+	return false;
+}
+
 static bool take_without(struct kit_options *opt, const char *word)
 {
 	if (!strcmp(word, "commands"))
@@ -71,16 +85,18 @@ static bool take_without(struct kit_options *opt, const char *word)
 	else if (!strcmp(word, "files"))
 		opt->without |= NEED_FILES;
 	else
-		return false;
+		return complain("--without: expected commands or files, got \"%s\"", word);
 	return true;
 }
 
-static bool take_number(int64_t *ret, const char *word, int64_t most)
+static bool take_number(int64_t *ret, const char *option, const char *word, int64_t most)
 {
 	char *end;
 
 	*ret = strtol(word, &end, 10);
-	return !*end && *ret >= 1 && *ret <= most;
+	if (*word && !*end && *ret >= 1 && *ret <= most)
+		return true;
+	return complain("%s: expected a number from 1 to %lld, got \"%s\"", option, (long long)most, word);
 }
 
 static bool take_option(struct kit_options *opt, int letter)
@@ -119,10 +135,13 @@ static bool take_option(struct kit_options *opt, int letter)
 	case 'w':
 		return take_without(opt, optarg);
 	case 'p':
-		return take_number(&opt->patience, optarg, 100);
+		return take_number(&opt->patience, "--patience", optarg, 100);
 	case 'g':
-		return take_number(&opt->gone_s, optarg, 3600);
-	default:
+		return take_number(&opt->gone_s, "--gone", optarg, 3600);
+	case 'h':
+		opt->help = true;
+		return true;
+	default: /* getopt has named it */
 		return false;
 	}
 }
@@ -136,7 +155,13 @@ static bool take_arguments(struct kit_options *opt, int argc, char **argv)
 			return false;
 	if (optind < argc)
 		opt->plugin = argv[optind++];
-	return optind == argc && (opt->list || (opt->plugin && opt->config));
+	if (opt->help || opt->list)
+		return true;
+	if (optind < argc)
+		return complain("one plugin.so is expected, \"%s\" is one too many", argv[optind]);
+	if (!opt->plugin)
+		return complain("plugin.so is missing, the provider to check");
+	return opt->config || complain("--config is missing, the file of one target as in providers.d");
 }
 
 static void list_rules(void)
@@ -289,8 +314,10 @@ int main(int argc, char **argv)
 	if (!opt.rules)
 		return 3;
 	if (!take_arguments(&opt, argc, argv)) {
-		fputs(usage, stderr);
 		rc = 2;
+	} else if (opt.help) {
+		fputs(usage, stdout);
+		rc = 0;
 	} else if (opt.list) {
 		list_rules();
 		rc = 0;

@@ -187,13 +187,38 @@ def test_usage(kit):
     """Exit codes: 2 wrong usage, 3 a plugin or target that is refused."""
     config = kit.config("mock")
     must(kit.run(kit.mock, config, "--rule", "none.such")[0] == 2, "an unknown rule")
-    must(subprocess.run([str(kit.program)], capture_output=True).returncode == 2, "no arguments")
+    for arguments, named in (((), "plugin.so is missing"), ((kit.mock,), "--config is missing"), ((kit.mock, "--bogus"), "--bogus"),
+                             ((kit.mock, kit.mock, "--config", config), "one too many"), (("--patience", "0"), "--patience"),
+                             (("--gone", ""), "--gone"), (("--without", "sense"), "commands or files")):
+        done = subprocess.run([str(kit.program), *map(str, arguments)], capture_output=True, text=True)
+        must(done.returncode == 2 and not done.stdout and named in done.stderr and done.stderr.count("\n") <= 2, f"{arguments}: {done}")
+    done = subprocess.run([str(kit.program), "--help"], capture_output=True, text=True)
+    must(done.returncode == 0 and "--config FILE" in done.stdout and not done.stderr, f"--help: {done}")
     code, _, out, _ = kit.run(kit.work / "none.so", config)
     must(code == 3 and out.startswith("Bail out!") and "none.so" in out, f"a missing plugin: {code} {out}")
     code, _, out, _ = kit.run(kit.mock, kit.config("mock", no_such_option="1"))
     must(code == 3 and "no_such_option" in out, f"an unknown option: {code} {out}")
     code, _, out, _ = kit.run(kit.bugs / "none.so", config)
     must(code == 3 and "mock" in out, f"a target of another provider: {code} {out}")
+
+
+def test_helper(kit):
+    """Without berth-supervise nothing is begun, and the answer says what to do; an installation has it elsewhere than a build."""
+    config, home = kit.config("mock"), kit.work / "helper"
+    (home / "bin").mkdir(parents=True)
+    code, _, out, _ = kit.run(kit.mock, config, "--helpers", home, "--rule", "endings.exit")
+    must(code == 3 and str(home) in out and "--helpers" in out and "ok" not in out.split(), f"exit {code}: {out}")
+    code, _, out, _ = kit.run(kit.mock, kit.config("mock", runtime="null"), "--helpers", home, "--rule", "lifecycle.created",
+                              "--without", "commands", "--without", "files")
+    must(code == 0, out)
+    program = shutil.copy(kit.program, home / "bin")
+    command = [program, *kit.command(kit.mock, config, "--rule", "endings.exit")[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    must(done.returncode == 3 and "berth-supervise" in done.stdout, f"copied alone: {done}")
+    (home / "lib/berth/helpers").mkdir(parents=True)
+    shutil.copy(kit.build / "bin/berth-supervise", home / "lib/berth/helpers")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    must(done.returncode == 0, f"installed: {done}")
 
 
 def test_clean_after_kill(kit):
@@ -270,7 +295,7 @@ def check_bug(kit, name):
 
 
 def tests(kit):
-    for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_clean_after_kill, test_documented,
+    for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_helper, test_clean_after_kill, test_documented,
                      test_document):
         yield function.__name__[5:], lambda function=function: function(kit)
     built = {path.stem for path in kit.bugs.glob("*.so")}
