@@ -117,6 +117,8 @@ int call_changes_since(struct call *call, const struct berth_session *session, c
 int call_renew(struct call *call, const struct berth_session *session, int64_t until_ms, struct err *err);
 int call_release(struct call *call, const struct berth_session *session, struct err *err); /* NOT_FOUND is 0 */
 
+const char *call_code_word(int32_t code); /* BERTH_*, for people */
+
 /* The table plugins get; constant. */
 extern const struct berth_host hostapi_table;
 /* Bytes that plugins hold through its alloc. */

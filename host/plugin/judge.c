@@ -34,6 +34,11 @@ static const char *const say_words[] = {
     "created",   "progress", "started",   "a gap",  "output",   "data",    "source",
 };
 
+const char *call_code_word(int32_t code)
+{
+	return code < 0 || code > BERTH_CODE_MAX ? "not a code of the contract" : codes[code].word;
+}
+
 int32_t call_code_of(int err_code)
 {
 	switch (err_code) {
@@ -67,7 +72,8 @@ static void check_said(struct call *call, int32_t code)
 				     call->counts[bit]);
 	}
 	if (code != BERTH_OK && (op->once & SAY_ENDING) && call->ending.kind)
-		call_violate(call, "emitted an ending and returned code %d instead of OK", code);
+		call_violate(call, "emitted an ending and returned code %d (%s) instead of OK", code,
+			     call_code_word(code));
 }
 
 static void check_code(struct call *call, int32_t code)

@@ -154,7 +154,8 @@ static int run_init(struct plugin *plugin, const struct berth_host *host, struct
 			 KS("changed", changed));
 	guard_drop(&guard);
 	if (code != BERTH_OK)
-		return err_set(err, ERR_CONFIG, "plugin %s: expected OK from init, got code %d", plugin->path, code);
+		return err_set(err, ERR_CONFIG, "plugin %s: expected OK from init, got code %d (%s)", plugin->path, code,
+			       call_code_word(code));
 	return 0;
 }
 

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # berth_add_plugin(<name> <sources…>): one provider plugin, <name>.so, exporting only its entry.
+# Inside Berth's tree: it takes the tree's flags, library and folder of plugins.
 function(berth_add_plugin name)
+	if(NOT TARGET berth_flags OR NOT TARGET berth_sdk_headers)
+		message(FATAL_ERROR "berth_add_plugin(${name}) works inside Berth's own tree only. Outside, one command of the compiler "
+			"builds a plugin: docs/writing-a-provider.md, \"From an empty folder\".")
+	endif()
 	add_library(plugin_${name} MODULE ${ARGN})
 	target_link_libraries(plugin_${name} PRIVATE berth_flags berth_sdk_headers)
 	if(TARGET berth_sdk)

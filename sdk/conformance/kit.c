@@ -45,6 +45,39 @@ int64_t kit_ms(const struct kit *kit, int64_t ms)
 	return ms * kit->opt->patience;
 }
 
+/* The host's names are its own: an INVALID is a "provider" error there. Who reads a report knows types.h. */
+static const struct code_name {
+	int err;
+	const char *name;
+} code_names[] = {
+	{ERR_OK, "OK"},
+	{ERR_PROVIDER, "INVALID"},
+	{ERR_NOT_FOUND, "NOT_FOUND"},
+	{ERR_NOT_STARTED, "NOT_STARTED"},
+	{ERR_CONFLICT, "CONFLICT"},
+	{ERR_CAPACITY, "CAPACITY"},
+	{ERR_QUOTA, "QUOTA"},
+	{ERR_RATE_LIMITED, "RATE_LIMITED"},
+	{ERR_PROVIDER_AUTH, "UNAUTHENTICATED or FORBIDDEN"},
+	{ERR_PROVIDER_UNAVAILABLE, "UNAVAILABLE"},
+	{ERR_PROVIDER_TIMEOUT, "TIMEOUT"},
+	{ERR_CANCELLED, "CANCELLED"},
+	{ERR_DETACHED, "CANCELLED"},
+	{ERR_SESSION_GONE, "SESSION_LOST"},
+	{ERR_UNSUPPORTED, "UNSUPPORTED"},
+	{ERR_OUTCOME_UNKNOWN, "UNKNOWN"},
+	{ERR_STORAGE_FULL, "STORAGE_FULL"},
+	{ERR_INTERNAL, "INTERNAL"},
+};
+
+const char *kit_code(int err_code)
+{
+	for (size_t i = 0; i < sizeof(code_names) / sizeof(*code_names); i++)
+		if (code_names[i].err == err_code)
+			return code_names[i].name;
+	return err_name(err_code); /* the host's own, such as what a sink of the kit refused */
+}
+
 static void set(char **field, const char *text)
 {
 	free(*field);
@@ -108,8 +141,10 @@ static int find_helpers(struct kit *kit, struct err *err)
 			dir = installed;
 	}
 	if (!has_supervise(dir) && !(kit->opt->without & NEED_COMMANDS))
-		return err_set(err, ERR_CONFIG, "%s has no berth-supervise, which plugins run commands with: build it "
-			       "(target berth-supervise), or say where it is with --helpers", dir);
+		return err_set(err, ERR_CONFIG,
+			       "%s has no berth-supervise, which plugins run commands with: build it "
+			       "(target berth-supervise), or say where it is with --helpers",
+			       dir);
 	set(&kit->conf->helper_dir, dir);
 	return 0;
 }

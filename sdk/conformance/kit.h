@@ -100,7 +100,7 @@ struct check {
 	} while (0)
 /* What an operation answered, as the end of a message: alone, or apart when other arguments stand before it. */
 #define OK_FMT "answered %s (%s: %s)"
-#define OK_ARGS(err) err_name((err).code), (err).reason, (err).msg
+#define OK_ARGS(err) kit_code((err).code), (err).reason, (err).msg
 #define OK_RC(err) OK_FMT, OK_ARGS(err)
 
 /* kit.c */
@@ -108,6 +108,7 @@ int kit_open(struct kit *kit, const struct kit_options *opt, struct err *err);
 /* False: it could not be closed, since a call hangs in the plugin. */
 bool kit_close(struct kit *kit);
 int64_t kit_ms(const struct kit *kit, int64_t ms); /* with patience */
+const char *kit_code(int err_code); /* what the contract calls the answer that the host has as this error */
 /* Releases every session of the deployment; text says what could not be released. */
 int kit_sweep(struct kit *kit, struct err *err);
 int kit_count_fds(void);

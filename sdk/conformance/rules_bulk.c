@@ -84,7 +84,7 @@ void rule_bulk_missing(struct check *check)
 	struct err err = {0};
 	int rc = session ? file_export(check, session, &path, 1, check_buf(check), &err) : ERR_NOT_FOUND;
 
-	MUST(check, rc == ERR_NOT_FOUND, "export of a missing path answers %s", err_name(rc));
+	MUST(check, rc == ERR_NOT_FOUND, "export of a missing path answers %s", kit_code(rc));
 }
 
 /* An archive that breaks off, or whose source takes it back at the end. */
@@ -103,7 +103,7 @@ void rule_bulk_whole(struct check *check)
 	file_tar_entry(tar, "one", '0', "", 0644, "1", 1);
 	file_tar_entry(tar, "two", '0', "", 0644, "2", 1);
 	rc = file_import(check, session, dir, tar->ptr, 1024 + 512 + 100, &err);
-	MUST(check, is_invalid(rc), "import of an archive that breaks off answers %s", err_name(rc));
+	MUST(check, is_invalid(rc), "import of an archive that breaks off answers %s", kit_code(rc));
 	rc = call_file_list(call, &session->abi, dir, BERTH_LIST_RECURSIVE, &err);
 	call_files(call, &count);
 	MUST(check, rc == ERR_NOT_FOUND || (!rc && !count), "of an archive that breaks off %zu files are there", count);

@@ -88,11 +88,11 @@ void rule_escape_links(struct check *check)
 
 			MUST(check, rc && !back->len,
 			     "%s through a link out of the root (%s) answers %s, and gives %zu bytes", verbs[verb],
-			     names[i], err_name(rc), back->len);
+			     names[i], kit_code(rc), back->len);
 			MUST(check, is_invalid(rc) && !strcmp(err.reason, "path_escapes"),
 			     "%s through a link out of the root (%s) answers %s, reason \"%s\", instead of invalid, "
 			     "path_escapes",
-			     verbs[verb], names[i], err_name(rc), err.reason);
+			     verbs[verb], names[i], kit_code(rc), err.reason);
 		}
 	must_be_untouched(check, &escape);
 	clear(check, &escape);
@@ -112,10 +112,10 @@ void rule_escape_last(struct check *check)
 	file = check_printf(check, "%s/file", escape.dir);
 	link = check_printf(check, "%s/link", escape.dir);
 	rc = file_get(check, escape.session, file, 0, BERTH_SIZE_UNKNOWN, back, &err);
-	MUST(check, is_invalid(rc) && !back->len, "read of a link out of the root answers %s", err_name(rc));
+	MUST(check, is_invalid(rc) && !back->len, "read of a link out of the root answers %s", kit_code(rc));
 	file_put(check, escape.session, file, 0644, "evil", 4, &err); /* refused, or the link is replaced */
 	rc = call_file_list(check_call(check), &escape.session->abi, link, 0, &err);
-	MUST(check, is_invalid(rc), "list of a link out of the root answers %s", err_name(rc));
+	MUST(check, is_invalid(rc), "list of a link out of the root answers %s", kit_code(rc));
 	call_file_remove(check_call(check), &escape.session->abi, link, BERTH_REMOVE_RECURSIVE, &err);
 	must_be_untouched(check, &escape);
 	clear(check, &escape);
@@ -130,9 +130,9 @@ void rule_escape_dots(struct check *check)
 		struct err err = {0};
 		int rc = file_get(check, session, paths[i], 0, BERTH_SIZE_UNKNOWN, check_buf(check), &err);
 
-		MUST(check, is_invalid(rc), "read of the path \"%s\" answers %s", paths[i], err_name(rc));
+		MUST(check, is_invalid(rc), "read of the path \"%s\" answers %s", paths[i], kit_code(rc));
 		rc = file_put(check, session, paths[i], 0644, "x", 1, &err);
-		MUST(check, is_invalid(rc), "write to the path \"%s\" answers %s", paths[i], err_name(rc));
+		MUST(check, is_invalid(rc), "write to the path \"%s\" answers %s", paths[i], kit_code(rc));
 	}
 }
 
@@ -190,7 +190,7 @@ void rule_escape_tar(struct check *check)
 		file_tar_end(tar);
 		rc = file_import(check, escape.session, escape.dir, tar->ptr, tar->len, &err);
 		MUST(check, is_invalid(rc), "import of an archive with the entry %s answers %s", names[i],
-		     err_name(rc));
+		     kit_code(rc));
 	}
 	must_be_untouched(check, &escape);
 	clear(check, &escape);

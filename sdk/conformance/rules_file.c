@@ -219,7 +219,7 @@ void rule_file_remove(struct check *check)
 	MUST(check, !file_put(check, session, file, 0644, "1", 1, &err), "write " OK_RC(err));
 	rc = call_file_remove(check_call(check), &session->abi, dir, 0, &err);
 	MUST(check, rc && !stat_file(check, session, file, &info),
-	     "removing a folder with files in it, not recursively, answered %s", err_name(rc));
+	     "removing a folder with files in it, not recursively, answered %s", kit_code(rc));
 	MUST(check, !call_file_remove(check_call(check), &session->abi, file, 0, &err), "remove of a file " OK_RC(err));
 	MUST(check, stat_file(check, session, file, &info) == ERR_NOT_FOUND, "a removed file is still there");
 	MUST(check, !call_file_remove(check_call(check), &session->abi, dir, BERTH_REMOVE_RECURSIVE, &err),
@@ -269,7 +269,7 @@ void rule_file_missing(struct check *check)
 	got[4] = call_file_move(check_call(check), &session->abi, path, "elsewhere", &err);
 	for (int i = 0; i < 5; i++)
 		MUST(check, got[i] == ERR_NOT_FOUND, "%s of a missing path answers %s",
-		     (const char *const[]){"read", "stat", "list", "remove", "move"}[i], err_name(got[i]));
+		     (const char *const[]){"read", "stat", "list", "remove", "move"}[i], kit_code(got[i]));
 }
 
 static bool nothing_else(struct check *check, struct session *session, const char *dir, size_t want)
@@ -307,7 +307,7 @@ void rule_file_lying(struct check *check)
 		rc = file_write(check, session, i % 2 ? old : new, 0644, i < 2 ? sizeof(bytes) : sizeof(bytes) + 1,
 				&source, &err);
 		MUST(check, is_invalid(rc), "a write whose source %s answers %s",
-		     i < 2 ? "ends with a refusal" : "is shorter than promised", err_name(rc));
+		     i < 2 ? "ends with a refusal" : "is shorter than promised", kit_code(rc));
 	}
 	MUST(check, !file_get(check, session, old, 0, BERTH_SIZE_UNKNOWN, back, &err) && back->len == 3,
 	     "a refused write changed the file that was there");
@@ -365,9 +365,9 @@ void rule_file_not_regular(struct check *check)
 	rc[1] = file_get(check, session, check_printf(check, "%s/fifo", dir), 0, BERTH_SIZE_UNKNOWN, check_buf(check),
 			 &err);
 	MUST(check, is_invalid(rc[0]) && is_invalid(rc[1]), "read of a folder answers %s, of a FIFO %s",
-	     err_name(rc[0]), err_name(rc[1]));
+	     kit_code(rc[0]), kit_code(rc[1]));
 	rc[0] = file_put(check, session, dir, 0644, "x", 1, &err);
-	MUST(check, rc[0] && rc[0] != ERR_INTERNAL, "a write over a folder answers %s", err_name(rc[0]));
+	MUST(check, rc[0] && rc[0] != ERR_INTERNAL, "a write over a folder answers %s", kit_code(rc[0]));
 }
 
 struct racing {
@@ -427,5 +427,5 @@ void rule_sessions_apart(struct check *check)
 		return;
 	MUST(check, !file_put(check, one, path, 0644, "mine", 4, &err), "write " OK_RC(err));
 	rc = stat_file(check, two, path, &info);
-	MUST(check, rc == ERR_NOT_FOUND, "stat in one session of a file of another answers %s", err_name(rc));
+	MUST(check, rc == ERR_NOT_FOUND, "stat in one session of a file of another answers %s", kit_code(rc));
 }

@@ -77,7 +77,7 @@ void rule_undeclared(struct check *check)
 		rc = try_capability(check, session, tried[i].capability, &err);
 		check->kit->target->capabilities = declared;
 		MUST(check, rc == ERR_UNSUPPORTED, "the capability %s is not declared, and its operation answers %s",
-		     tried[i].word, err_name(rc));
+		     tried[i].word, kit_code(rc));
 	}
 }
 

@@ -267,7 +267,7 @@ static bool certain_within(struct check *check, const struct session *session, i
 	call_free(call);
 	MUST_OR(check, inspected != ERR_NOT_FOUND && inspected != ERR_SESSION_GONE, false,
 		"with a deadline of %lld us inspect of a living session answers %s", (long long)ns / 1000,
-		err_name(inspected));
+		kit_code(inspected));
 	MUST_OR(check, found || count == 1, false,
 		"with a deadline of %lld us find answers OK and emits %zu sessions of 1", (long long)ns / 1000, count);
 	return true;

@@ -34,7 +34,7 @@ static void must_be_one(struct check *check, struct session *session, const char
 	session_take(session, &infos[0]);
 	MUST(check, !session->rc || session->created || leaves_open(session->rc),
 	     "a provision %s (exchange %u) made a session, and says that it did not: %s", words, at,
-	     err_name(session->rc));
+	     kit_code(session->rc));
 }
 
 static void provision_with(struct check *check, const struct misfortune *misfortune, unsigned at, uint64_t half)
@@ -115,7 +115,7 @@ static void assign_with(struct check *check, const struct misfortune *misfortune
 	MUST(check, tagged || rc, "an assign %s (exchange %u) answers OK, and find does not see the session",
 	     misfortune->words, at);
 	MUST(check, !tagged || !rc || leaves_open(rc),
-	     "an assign %s (exchange %u) worked, and says that it did not: %s", misfortune->words, at, err_name(rc));
+	     "an assign %s (exchange %u) worked, and says that it did not: %s", misfortune->words, at, kit_code(rc));
 }
 
 void rule_lost_assign(struct check *check)

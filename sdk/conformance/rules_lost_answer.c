@@ -144,7 +144,7 @@ static void must_be_refused(struct check *check, const struct look *one, const s
 	for (size_t i = 0; i < 4 && refusal->want[i]; i++)
 		fits = fits || rc == refusal->want[i];
 	MUST(check, fits, "%s that is answered with %u and \"%.20s\" " OK_FMT ": expected %s", one->word,
-	     refusal->status, body, OK_ARGS(err), err_name(refusal->want[0]));
+	     refusal->status, body, OK_ARGS(err), kit_code(refusal->want[0]));
 }
 
 void rule_lost_errors(struct check *check)
@@ -176,7 +176,7 @@ static void must_not_follow(struct check *check, const char *word, int rc, bool 
 {
 	MUST(check, !fault_trapped(), "%s follows a redirect (%u) to another host with its credentials", word, status);
 	MUST(check, !absent, "%s that was redirected (%u) says that what is there is not there: %s", word, status,
-	     rc ? err_name(rc) : "OK");
+	     rc ? kit_code(rc) : "OK");
 }
 
 void rule_lost_redirect(struct check *check)

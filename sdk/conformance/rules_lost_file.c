@@ -55,7 +55,7 @@ static void must_read_rightly(struct check *check, const struct read *one, const
 	if (!lost_said(check, rc, &err, one->word))
 		return;
 	MUST(check, rc != ERR_NOT_FOUND && rc != ERR_SESSION_GONE,
-	     "%s, %s (exchange %u), says %s of a file that is there", one->word, misfortune->words, at, err_name(rc));
+	     "%s, %s (exchange %u), says %s of a file that is there", one->word, misfortune->words, at, kit_code(rc));
 	MUST(check, rc || (got->len == want->len && !memcmp(got->ptr, want->ptr, want->len)),
 	     "%s, %s (exchange %u), answers OK with %zu bytes, not the %zu of the file", one->word, misfortune->words,
 	     at, got->len, want->len);
@@ -129,7 +129,7 @@ static void write_with(struct check *check, struct session *session, const char 
 	     misfortune->words);
 	MUST(check, rc || is_new, "a write %s answers OK, and the old file is there", misfortune->words);
 	MUST(check, rc != ERR_NOT_FOUND && rc != ERR_SESSION_GONE, "a write %s says %s of a living session",
-	     misfortune->words, err_name(rc));
+	     misfortune->words, kit_code(rc));
 }
 
 void rule_lost_writes(struct check *check)

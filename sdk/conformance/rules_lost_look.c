@@ -211,7 +211,7 @@ static void must_look_rightly(struct check *check, const struct look *one, const
 		if (look(check, one, scene, kit_ms(check->kit, round ? LOST_FOR_GOOD_MS : 2 * LOST_DEADLINE_MS), &rc,
 			 &absent, &err))
 			MUST(check, !absent, "%s, %s (exchange %u), says that what is there is not there: %s",
-			     one->word, misfortune->words, at, rc ? err_name(rc) : "OK");
+			     one->word, misfortune->words, at, rc ? kit_code(rc) : "OK");
 		fault_arm(&(struct fault){.kind = FAULT_NONE});
 		look_exchanges(check, one, scene);
 	}

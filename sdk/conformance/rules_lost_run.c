@@ -298,7 +298,7 @@ static void resume_with(struct once *once, const struct misfortune *misfortune, 
 	if (!lost_said(check, again->rc, &again->err, "reattach"))
 		return;
 	MUST(check, again->rc != ERR_NOT_STARTED && again->rc != ERR_NOT_FOUND && again->rc != ERR_SESSION_GONE,
-	     "a reattach %s says %s of a command that ran", misfortune->words, err_name(again->rc));
+	     "a reattach %s says %s of a command that ran", misfortune->words, kit_code(again->rc));
 	if (!again->rc && again->ending.kind != BERTH_ENDING_UNKNOWN) {
 		must_be_whole(once, again);
 		return;

@@ -342,7 +342,7 @@ void rule_signal_unknown(struct check *check)
 		return;
 	rc = call_signal(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt),
 			 SIGNAL_UNKNOWN, &err);
-	MUST(check, rc == ERR_UNSUPPORTED, "an unknown signal answers %s", err_name(rc));
+	MUST(check, rc == ERR_UNSUPPORTED, "an unknown signal answers %s", kit_code(rc));
 	if (!run_shell(check, session, check_printf(check, ": >%s.go", dir)))
 		return;
 	MUST(check, run_wait(run, 15000) && run_exited(run, 6), "a command after an unknown signal ended with %s",
@@ -366,9 +366,9 @@ void rule_signal_none(struct check *check)
 	do
 		rc = call_signal(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt), BERTH_SIGNAL_TERM, &err);
 	while (!rc && clock_boot_ns() < until);
-	MUST(check, rc == ERR_NOT_FOUND, "send_signal to a command that ended answers %s", err_name(rc));
+	MUST(check, rc == ERR_NOT_FOUND, "send_signal to a command that ended answers %s", kit_code(rc));
 	rc = call_signal(check_call(check), &session->abi, check_execution(check, "never-was", 1), BERTH_SIGNAL_KILL, &err);
-	MUST(check, rc == ERR_NOT_FOUND, "send_signal to a command that never was answers %s", err_name(rc));
+	MUST(check, rc == ERR_NOT_FOUND, "send_signal to a command that never was answers %s", kit_code(rc));
 }
 
 static int64_t expiry_of(struct check *check, struct session *session)

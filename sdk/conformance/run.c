@@ -248,7 +248,7 @@ const char *run_ending_word(const struct run *run)
 	const struct berth_ending *ending = &run->ending;
 
 	if (run->rc)
-		return check_printf(run->check, "%s (%s)", err_name(run->rc), run->err.msg);
+		return check_printf(run->check, "%s (%s)", kit_code(run->rc), run->err.msg);
 	if (ending->kind == BERTH_ENDING_EXIT || ending->kind == BERTH_ENDING_SIGNAL)
 		return check_printf(run->check, "%s %d", words[ending->kind],
 				    ending->kind == BERTH_ENDING_EXIT ? ending->exit_code : ending->signal);

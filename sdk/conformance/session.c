@@ -254,7 +254,7 @@ int session_listed(struct check *check, const char *ref)
 		size_t times;
 
 		if (page > 10000 || call_list(call, cursor, &err)) {
-			check_fail(check, page > 10000 ? "list never ends" : "list answered %s: %s", err_name(err.code),
+			check_fail(check, page > 10000 ? "list never ends" : "list answered %s: %s", kit_code(err.code),
 				   err.msg);
 			return -1;
 		}

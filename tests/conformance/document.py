@@ -15,6 +15,10 @@ def shell_lines():
     return "\n".join(re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.S | re.M))
 
 
+def skeleton():
+    return re.search(r"^```c acme\.c\n(.*?)^```$", PAGE.read_text(), re.S | re.M)[1]
+
+
 def walk(build, folder):
     """Exit code, standard output, standard error."""
     folder.mkdir(mode=0o755)

@@ -263,6 +263,38 @@ def test_document(kit):
     must_be_quiet(err)
 
 
+def test_answers_by_name(kit):
+    """A provider that cannot shut the internet out needs allow_internet, and the report names its answer as the contract does."""
+    home = kit.work / "answers"
+    home.mkdir(mode=0o700)
+    before = "\tif (spec->isolation > BERTH_ISOLATION_NONE)\n"
+    source = document.skeleton()
+    must(source.count(before) == 1, "the skeleton has no such line")
+    (home / "acme.c").write_text(source.replace(before, '\tif (!spec->internet_allowed)\n\t\treason = "internet";\n\telse ' + before.strip() + "\n"))
+    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", f"-I{ROOT / 'sdk/include'}", "-fPIC", "-fvisibility=hidden", "-shared",
+                    "-Wl,-z,nodelete", "-o", home / "acme.so", home / "acme.c"], check=True)
+    page = (ROOT / "docs/writing-a-provider.md").read_text()
+    least = re.search(r"^```\n(provider = .*?)^```$", page, re.S | re.M)[1].replace('"my"', '"acme"')
+    rule = ("--rule", "lifecycle.created", "--without", "commands", "--without", "files")
+    config = home / "target.conf"
+    config.write_text(least)
+    code, _, out, _ = kit.run(home / "acme.so", config, *rule)
+    must(code == 1 and "INVALID (internet: " in out, f"exit {code}: {out}")
+    config.write_text("allow_internet = true;\n" + least)
+    code, _, out, _ = kit.run(home / "acme.so", config, *rule)
+    must(code == 0, f"exit {code}: {out}")
+
+
+def test_cmake_outside(kit):
+    """berth_add_plugin is for the tree; elsewhere it says so, and where to look."""
+    home = kit.work / "outside"
+    home.mkdir()
+    (home / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(outside LANGUAGES C)\n"
+                                         f"include({ROOT / 'sdk/cmake/BerthPlugin.cmake'})\nberth_add_plugin(mine mine.c)\n")
+    done = subprocess.run(["cmake", "-S", home, "-B", home / "build"], capture_output=True, text=True, timeout=120)
+    must(done.returncode != 0 and "docs/writing-a-provider.md" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+
+
 def expected():
     table = {}
     for line in EXPECTED.read_text().splitlines():
@@ -296,7 +328,7 @@ def check_bug(kit, name):
 
 def tests(kit):
     for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_helper, test_clean_after_kill, test_documented,
-                     test_document):
+                     test_document, test_answers_by_name, test_cmake_outside):
         yield function.__name__[5:], lambda function=function: function(kit)
     built = {path.stem for path in kit.bugs.glob("*.so")}
     must(kit.sanitized or built == set(expected()), f"expected.txt and the built bugs differ: {sorted(built ^ set(expected()))}")

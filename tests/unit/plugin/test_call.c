@@ -166,7 +166,7 @@ static void g3_violations_of_execute(void **state)
 	    {"two-endings", "emitted twice"},
 	    {"no-ending", "emitted an ending 0 times"},
 	    {"bad-kind", "kind 99"},
-	    {"ending-and-code", "emitted an ending and returned code 10"},
+	    {"ending-and-code", "emitted an ending and returned code 10 (unavailable) instead of OK"},
 	    {"bad-exit", "exit code 256"},
 	    {"bad-stream", "to stream 7"},
 	    {"data-stream", "does not have"},
