@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""README.md and the quickstart, as somebody new takes them: the shell blocks as they stand, and what the script answers."""
+"""README.md and the quickstart, as somebody new takes them: the shell blocks as they stand, and what the script answers. What pages
+list that nothing else holds them to."""
 
 import os
 import re
@@ -66,3 +67,13 @@ def test_quickstart_exports_what_the_blocks_use(make):
     line = re.search(r"^  export (.*)$", (ROOT / "packaging/quickstart.sh").read_text(), re.M)
     check(line, "quickstart.sh prints no export line")
     equal(re.findall(r"([A-Z_]+)=", line[1]), ["PATH", "BERTH_ADDRESS", "BERTH_TOKEN", "BERTH_WORKSPACE"])
+
+
+def test_environment_is_what_mock_md_lists(make):
+    line = re.search(r"^A command's environment: (.*), and the command's own", (ROOT / "docs/mock.md").read_text(), re.M)
+    check(line, "docs/mock.md lists no environment")
+    b = make().start()
+    seen = dict(pair.split("=", 1) for pair in b.sh("t", "tr '\\0' '\\n' </proc/self/environ").decode().splitlines())
+    seen.pop("PWD", None)  # the shell's
+    equal(sorted(seen), sorted(re.findall(r"`([A-Z_]+)`", line[1])))
+    equal([seen[name] for name in seen if name.endswith("_TASK_ID")], ["t", "t"])
