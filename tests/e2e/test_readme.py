@@ -77,3 +77,20 @@ def test_environment_is_what_mock_md_lists(make):
     seen.pop("PWD", None)  # the shell's
     equal(sorted(seen), sorted(re.findall(r"`([A-Z_]+)`", line[1])))
     equal([seen[name] for name in seen if name.endswith("_TASK_ID")], ["t", "t"])
+
+
+def milliseconds(text):
+    return sum(int(number) * {"ms": 1, "s": 1000, "m": 60000, "h": 3600000}[unit] for number, unit in re.findall(r"(\d+)(ms|s|m|h)", text))
+
+
+def test_operating_md_has_every_duration_of_a_sandbox(make):
+    """Key and default of every row of the option table whose group decides how long something lives."""
+    options = re.findall(r"TTL(?:_FROM)?\((?:\d+, )?\"((?:lease|session|task|execution|gc)\.\w+)\", \w+, \"(\w+)\"",
+                         (ROOT / "host/conf/table.c").read_text())
+    check(len(options) >= 15, options)
+    rows = {}
+    for keys, defaults in re.findall(r"^\| (`(?:lease|session|task|execution|gc)\.[^|]*`) \| ([^|]*) \|", (ROOT / "docs/operating.md").read_text(), re.M):
+        names = re.findall(r"`([\w.]+)`", keys)
+        group = names[0].split(".")[0]
+        rows.update(zip((name if "." in name else f"{group}.{name}" for name in names), map(milliseconds, defaults.split(", "))))
+    equal(rows, {key: milliseconds(default) for key, default in options})
