@@ -58,6 +58,15 @@ static bool ended(const struct conf_token *token, int64_t now_ms)
 	return token->not_after_ms && now_ms >= token->not_after_ms;
 }
 
+int auth_lacks(unsigned missing, struct err *err)
+{
+	unsigned at = 0;
+
+	while (at < SCOPE_COUNT - 1 && !(missing & (1u << at)))
+		at++;
+	return err_set(err, ERR_FORBIDDEN, "the token lacks the scope %s", conf_scope_word(at));
+}
+
 int auth_check(const struct auth *auth, const char *header, unsigned scope, int64_t now_ms,
 	       const struct conf_token **ret, struct err *err)
 {
@@ -83,7 +92,7 @@ int auth_check(const struct auth *auth, const char *header, unsigned scope, int6
 	if (!known || !scope_has_token)
 		return err_set(err, ERR_UNAUTHORIZED, "a valid bearer token is needed");
 	if (!fits)
-		return err_set(err, ERR_FORBIDDEN, "the token does not carry the scope of this route");
+		return auth_lacks(scope & ~known->scopes, err);
 	*ret = fits;
 	return 0;
 }

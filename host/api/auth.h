@@ -34,6 +34,8 @@ void auth_set_unref(struct auth_set *set); /* NULL is fine */
  * Every configured token is compared, whatever the outcome. */
 int auth_check(const struct auth *auth, const char *header, unsigned scope, int64_t now_ms,
 	       const struct conf_token **ret, struct err *err);
+/* Names the first of the scopes that are missing; returns ERR_FORBIDDEN. */
+int auth_lacks(unsigned missing, struct err *err);
 bool auth_allows(const struct conf_token *token, const char *workspace);
 /* A request names a workspace: ERR_SCOPE_MISMATCH when it is outside the token. */
 int auth_workspace(const struct conf_token *token, const char *workspace, struct err *err);

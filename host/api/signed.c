@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/auth.h"
 #include "api/head.h"
 #include "core/json.h"
 #include "core/secret.h"
@@ -152,7 +153,7 @@ int signed_check(const struct secret *control, const char *header, unsigned scop
 	    !is_whole(&claims))
 		return refuse(err);
 	if (scope_of(claims.scope) != scope)
-		return err_set(err, ERR_FORBIDDEN, "the token does not carry the scope of this route");
+		return auth_lacks(scope, err);
 	return make(arena, &claims, ret, err);
 }
 

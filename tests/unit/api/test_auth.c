@@ -62,6 +62,19 @@ static int ask(const char *header, unsigned scope, const char **ret_name)
 	return r;
 }
 
+/* An operator has to know which word to add. */
+static void test_names_what_is_missing(void **state)
+{
+	const struct conf_token *token = NULL;
+	struct err err = {0};
+
+	(void)state;
+	assert_int_equal(auth_check(&auth, "Bearer " NARROW, SCOPE_FILE_WRITE, NOW, &token, &err), ERR_FORBIDDEN);
+	assert_string_equal(err.msg, "the token lacks the scope file.write");
+	assert_int_equal(auth_check(&auth, "Bearer " ADMIN, SCOPE_FILE_READ, NOW, &token, &err), ERR_FORBIDDEN);
+	assert_string_equal(err.msg, "the token lacks the scope file.read");
+}
+
 static void test_matrix(void **state)
 {
 	static const struct {
@@ -154,6 +167,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_matrix),
+		cmocka_unit_test(test_names_what_is_missing),
 		cmocka_unit_test(test_one_secret_under_two_names),
 		cmocka_unit_test(test_workspaces),
 		cmocka_unit_test(test_no_tokens_at_all),
