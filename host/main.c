@@ -36,6 +36,7 @@
 
 #define CONF_DEFAULT "/etc/berth/berth.conf"
 #define EXIT_USAGE 2
+#define EXIT_IN_USE 75		  /* sysexits.h: EX_TEMPFAIL; another process has it, a later start may get it */
 #define EXIT_CONFIG 78		  /* sysexits.h: EX_CONFIG */
 #define TRY_MS 5000		  /* what a target has to say whether it takes its configuration */
 #define STUCK_MS 5000		  /* what a stop grants a layer that is stuck, and all of them past stop_grace */
@@ -68,7 +69,9 @@ static int fail(const char *place, const struct err *err)
 {
 	/* A configuration error names its file and line itself. */
 	fprintf(stderr, "berthd: %s: %s\n", place, err->msg);
-	return err->code == ERR_CONFIG ? EXIT_CONFIG : 1;
+	if (err->code == ERR_CONFIG)
+		return EXIT_CONFIG;
+	return err->code == ERR_IN_USE ? EXIT_IN_USE : 1;
 }
 
 /* ---- start ---- */

@@ -222,10 +222,11 @@ static int bind_address(const struct addrinfo *info, struct err *err, const stru
 		return err_set(err, ERR_IO, "cannot make a socket: %s", strerror(errno));
 	set_options(fd);
 	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0) {
-		err_set(err, ERR_CONFIG, "cannot listen on %s port %u: %s", config->address, config->port,
-			strerror(errno));
+		int code = errno == EADDRINUSE ? ERR_IN_USE : ERR_CONFIG;
+
+		err_set(err, code, "cannot listen on %s port %u: %s", config->address, config->port, strerror(errno));
 		close(fd);
-		return ERR_CONFIG;
+		return code;
 	}
 	return fd;
 }

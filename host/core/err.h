@@ -57,7 +57,8 @@
 	X(CANCELLED, "cancelled", 499, 0)                              \
 	X(DETACHED, "detached", 499, 0)                                \
 	X(NOT_STARTED, "not_started", 500, 0)                          \
-	X(OUTCOME_UNKNOWN, "provider_error", 502, 0)
+	X(OUTCOME_UNKNOWN, "provider_error", 502, 0)                  \
+	X(IN_USE, "internal", 500, 0) /* of the start: a database, a port that another process has */
 
 enum err_ordinal {
 	ERR_ORDINAL_OK,

@@ -247,6 +247,8 @@ int target_open(struct target *target, struct plugin *plugin, const struct conf 
 /* False when close did not come back; the target must then stay as it is. */
 bool target_close(struct target *target, int64_t deadline_ns);
 void target_refuse(struct target *target, const char *why);
+/* A required target that cannot be: what its provider calls INVALID is a configuration that is refused. */
+int refused_target(const struct err *why, struct err *err);
 
 /* settings.c: the target's config group against the plugin's table. */
 int settings_build(struct target *target, const struct plugin *plugin, struct err *err);

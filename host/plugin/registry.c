@@ -47,6 +47,17 @@ static struct plugin_entry *get_plugin(struct plugin_set *set, const char *name,
 	return entry;
 }
 
+int refused_target(const struct err *why, struct err *err)
+{
+	int rc = why->code == ERR_PROVIDER ? ERR_CONFIG : why->code;
+
+	if (err) {
+		*err = *why;
+		err->code = rc;
+	}
+	return rc;
+}
+
 static int open_target(struct registry *registry, const struct conf *conf, struct target *target, const char *probe,
 		       struct err *err)
 {
@@ -65,11 +76,8 @@ static int open_target(struct registry *registry, const struct conf *conf, struc
 	if (!rc)
 		return 0;
 	entry->kept = entry->kept || target->state->lost;
-	if (target->conf->required) {
-		if (err)
-			*err = why;
-		return rc;
-	}
+	if (target->conf->required)
+		return refused_target(&why, err);
 	log_warn("a target is degraded: its plugin was refused", KS("target", target->conf->name), KS("why", why.msg));
 	target_refuse(target, why.msg);
 	return 0;

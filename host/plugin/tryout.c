@@ -24,11 +24,8 @@ static int try_target(struct target *target, int64_t limit_ms, struct err *err)
 		log_warn("a target could not be checked now", KS("target", target->conf->name), KS("error", why.msg));
 	if (r != ERR_PROVIDER)
 		return 0;
-	if (target->conf->required) {
-		if (err)
-			*err = why;
-		return r;
-	}
+	if (target->conf->required)
+		return refused_target(&why, err);
 	log_warn("a target is degraded: its provider refused its configuration", KS("target", target->conf->name),
 		 KS("why", why.msg));
 	target_refuse(target, why.msg);

@@ -62,7 +62,7 @@ def test_nothing_is_left(make):
 def test_nothing_is_left_of_a_refusal(make):
     b = with_own_folder(make, "open-fails")
     done = run_check(b)
-    equal(done.returncode, 1, done.stderr)
+    equal(done.returncode, 78, done.stderr)
     check("berthd: providers: target open-fails" in done.stderr, done.stderr)
     equal(list(b.state.iterdir()), [])
     must_be_empty(b)
@@ -142,3 +142,11 @@ def test_what_no_start_would_take(make):
     conf = b.dir / "berth.conf"
     conf.write_text(conf.read_text().replace(f'"{b.state}"', f'"{b.state}/deeper"'))
     refused(b, f"cannot make state_dir {b.state}/deeper: No such file or directory")
+
+
+def test_a_missing_helper_is_a_refused_configuration(make):
+    b = with_own_folder(make)
+    conf = b.dir / "berth.conf"
+    conf.write_text(re.sub(r'helper_dir = "[^"]*"', f'helper_dir = "{b.dir}/nowhere"', conf.read_text()))
+    refused(b, f"{b.dir}/nowhere/berth-supervise is missing")
+    b.start(expect_exit=78)

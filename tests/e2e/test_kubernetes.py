@@ -267,7 +267,7 @@ def test_a_program_that_prints_the_credential(make, kube):
     config = kube.kubeconfig(exec=f"{{apiVersion: client.authentication.k8s.io/v1, command: {program}, "
                                   "env: [{name: WHO, value: berth}]}")
     b = make(kubeconfig=config)
-    b.start(expect_exit=1)
+    b.start(expect_exit=78)
     check("exec_plugins" in b.log(), "it says which option")
     b = make(kubeconfig=config, exec_plugins="true").start()
     equal(b.sh("a", "echo 1"), b"1\n")
@@ -420,7 +420,7 @@ def test_refusals_of_a_create(make, kube):
 def test_a_runtime_class_that_the_cluster_does_not_have(make, kube):
     kata = dict(runtime_class="kata", runtime_isolation="microvm", target='isolation = "microvm";')
     b = make(**kata)
-    b.start(expect_exit=1)
+    b.start(expect_exit=78)
     check('RuntimeClass \\"kata\\" not found' in b.log() or 'RuntimeClass "kata" not found' in b.log(), "it says so at the start:", b.log())
     kube.call(lambda: kube.api.runtime_classes.add("kata"))
     b = make(**kata).start()

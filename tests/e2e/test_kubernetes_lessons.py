@@ -354,7 +354,7 @@ def test_the_template_is_tried_when_the_target_opens(make, kube):
             raise Refused(422, "Invalid", 'Pod "x" is invalid: spec.containers[0].image: Invalid value: "sandbox:1": not from here')
     kube.call(kube.api.admit.append, deny)
     b = make()
-    b.start(expect_exit=1)
+    b.start(expect_exit=78)
     check("not from here" in b.log(), "the server's sentence:", b.log()[-500:])
     degraded = make(target="required = false;").start()
     check("a target is degraded" in degraded.log(), degraded.log()[-500:])

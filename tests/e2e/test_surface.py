@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import re
 import resource
 import secrets
 import shutil
@@ -438,3 +439,17 @@ def test_ten_thousand_commands_need_less_than_20000_descriptors(make):
     equal(result.returncode, 78)
     equal(result.stderr, "berthd: limits: http.connections = 4096 and runner.concurrency = 10000 need 14352 descriptors, "
                          "10000 are allowed (RLIMIT_NOFILE)\n")
+
+
+def test_what_another_process_has_is_tried_again(make):
+    """75, which a service manager tries again, and not 78, which it does not: the database, the port."""
+    first = make().start()
+    second = make()
+    conf = (second.dir / "berth.conf").read_text()
+    if not second.redis:
+        (second.dir / "berth.conf").write_text(conf.replace(str(second.state), str(first.state)))
+        second.start(expect_exit=75)
+        check(f"berth.db is in use by berthd pid {first.proc.pid}" in second.log(), second.log())
+    (second.dir / "berth.conf").write_text(re.sub(r"port = 0", f"port = {first.port}", conf))
+    second.start(expect_exit=75)
+    check("cannot listen" in second.log() and "Address already in use" in second.log(), second.log())

@@ -17,7 +17,7 @@ static int refuse_holder(int fd, const char *name, struct err *err)
 	ssize_t len = pread(fd, pid, sizeof(pid) - 1, 0);
 
 	pid[len > 0 ? strspn(pid, "0123456789") : 0] = '\0';
-	return err_set(err, ERR_CONFIG, "%s is in use by berthd pid %s", name, pid[0] != '\0' ? pid : "(unknown)");
+	return err_set(err, ERR_IN_USE, "%s is in use by berthd pid %s", name, pid[0] != '\0' ? pid : "(unknown)");
 }
 
 int lockfile_take(const char *path, const char *name, int *ret_fd, struct err *err)

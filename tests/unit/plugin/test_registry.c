@@ -84,6 +84,7 @@ static void open_refuses(void **state)
 	(void)state;
 	add_target("open-fails", "one");
 	refuse_registry("there is no cluster of this name");
+	assert_int_equal(fix.err.code, ERR_CONFIG);
 	fix.targets[0].required = false;
 	open_registry();
 	assert_null(fix.registry->targets[0]->plugin);

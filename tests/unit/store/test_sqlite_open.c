@@ -68,7 +68,7 @@ static void assert_open_refused(const char *path, const char *sentence)
 	struct err err;
 	int rc = open_as(path, "test", &store, &err);
 
-	assert_true(rc == ERR_CONFIG || rc == ERR_STORE);
+	assert_true(rc == ERR_CONFIG || rc == ERR_STORE || rc == ERR_IN_USE);
 	assert_null(store);
 	if (strstr(err.msg, sentence) == NULL)
 		fail_msg("\"%s\" does not say \"%s\"", err.msg, sentence);
@@ -177,7 +177,8 @@ static void test_in_use(void **state)
 {
 	struct fixture *fixture = *state;
 	char twin[TEMPDIR_PATH], sentence[64];
-	struct store *store = open_good(fixture->path);
+	struct store *store = open_good(fixture->path), *other = NULL;
+	struct err err;
 
 	snprintf(sentence, sizeof(sentence), "berth.db is in use by berthd pid %ld", (long)getpid());
 	assert_open_refused(fixture->path, sentence);
@@ -185,6 +186,7 @@ static void test_in_use(void **state)
 	tempdir_path(&fixture->dir, "link.db", twin);
 	assert_int_equal(symlink(fixture->path, twin), 0);
 	assert_open_refused(twin, sentence);
+	assert_int_equal(open_as(twin, "test", &other, &err), ERR_IN_USE);
 	store_close(store);
 	store = open_good(twin);
 	assert_false(store_is_new(store));
