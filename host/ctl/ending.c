@@ -117,7 +117,12 @@ int ctl_end(struct json_object *record, bool quiet)
 		ctl_say_missing(record, true, true);
 	if (!strcmp(status, "cancelled"))
 		return ctl_fail(CTL_CANCELLED, "%s was cancelled%s%s", ctl_text(record, "id"), *reason ? ": " : "", reason);
-	ctl_fail(CTL_BERTH, "%s failed: %s%s%s", ctl_text(record, "id"), *reason ? reason : "no reason given", *error ? ": " : "", error);
+	/* The reason may be the place that the sentence begins with, as "env_ref". */
+	if (*reason && !strncmp(error, reason, strlen(reason)) && error[strlen(reason)] && strchr(": ", error[strlen(reason)]))
+		ctl_fail(CTL_BERTH, "%s failed: %s", ctl_text(record, "id"), error);
+	else
+		ctl_fail(CTL_BERTH, "%s failed: %s%s%s", ctl_text(record, "id"), *reason ? reason : "no reason given",
+			 *error ? ": " : "", error);
 	ctl_hint_drained(error);
 	return CTL_BERTH;
 }

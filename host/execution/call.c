@@ -378,6 +378,13 @@ static void on_stuck(void *arg)
 	queue_submit(run);
 }
 
+/* A provider says what is wrong with the working directory, not which one it was given. */
+static void name_cwd(const struct run *run, struct err *err)
+{
+	if (err->code == ERR_PROVIDER && strcmp(err->reason, "cwd") == 0)
+		err_prefix(err, "cwd '%.120s'", run->plan.cwd);
+}
+
 /* One call that was entered. With `given` nothing of the run is this worker's any more. */
 static void perform(struct run *run, const struct stream *stream, const struct kept *kept, struct call *call, bool late,
 		    struct attempt *ret)
@@ -390,6 +397,7 @@ static void perform(struct run *run, const struct stream *stream, const struct k
 	ret->given = call_given_up(call);
 	if (ret->given)
 		return; /* the reference is dropped with the worker's last look, runner.c */
+	name_cwd(run, &ret->err);
 	run_unref(run);
 	leave(run);
 	if (late)
