@@ -47,7 +47,9 @@ static int resolve(const char *dir, const char *name, char **ret_path, struct er
 	if (errno == ELOOP)
 		return refuse(path, err, "a file", "a loop of symbolic links");
 	if (errno == ENOENT)
-		return err_set(err, ERR_CONFIG, "plugin %s: expected the file of provider \"%s\", got no such file",
+		return err_set(err, ERR_CONFIG,
+			       "plugin %s: expected the file of provider \"%s\", got no such file; plugin_dir names the "
+			       "folder",
 			       path, name);
 	return err_set(err, ERR_CONFIG, "plugin %s: cannot be found: %s", path, strerror(errno));
 }

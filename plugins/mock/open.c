@@ -116,6 +116,21 @@ static int32_t refuse(struct berth_call *call, const char *reason, const char *f
 	return shim_host.fail(call, BERTH_INVALID, reason, 0, 0, text);
 }
 
+/* The daemon's own folder is none that an operator means. */
+static int32_t check_paths(const struct berth_open_args *args, struct berth_call *call)
+{
+	static const unsigned all[] = {OPT_ROOT, OPT_FAULT_FILE, OPT_SUPERVISE};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		const struct berth_option_value *value = value_of(args, all[i]);
+
+		if (value && value->string.len && value->string.ptr[0] != '/')
+			return refuse(call, options[all[i]].key, "%s: expected an absolute path, got \"%.*s\"",
+				      options[all[i]].key, (int)value->string.len, value->string.ptr);
+	}
+	return BERTH_OK;
+}
+
 static int32_t set_runtime(struct mock *m, const struct berth_open_args *args, struct berth_call *call)
 {
 	const struct berth_option_value *value = value_of(args, OPT_RUNTIME);
@@ -228,6 +243,8 @@ int32_t mock_open(const struct berth_open_args *args, struct berth_call *call, v
 	    m ? set_runtime(m, args, call) : shim_host.fail(call, BERTH_UNAVAILABLE, "memory", 1, 0, "no memory");
 
 	if (!rc)
+		rc = check_paths(args, call);
+	if (!rc)
 		rc = set_numbers(m, args, call);
 	if (!rc)
 		rc = set_files(m, args, call);
@@ -278,7 +295,9 @@ static int32_t check(struct opcall *oc)
 	if (rc)
 		return rc;
 	if (!m->null && access(m->supervise, X_OK))
-		return opcall_fail(oc, BERTH_INVALID, "supervise", "%s is missing or cannot be run", m->supervise);
+		return opcall_fail(oc, BERTH_INVALID, "supervise",
+				   "%s is missing or cannot be run; helper_dir of berth.conf names its folder",
+				   m->supervise);
 	if (fault_error(&m->faults, error))
 		return opcall_fail(oc, BERTH_INVALID, "fault_file", "%s: %s", m->fault_file, error);
 	return BERTH_OK;
