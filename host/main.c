@@ -591,7 +591,7 @@ static int test_conf(struct host *host, const char *target)
 		code = fail("http", &err);
 	if (code == 0) {
 		buf_init(&dump, LIMIT_MIB);
-		conf_dump(host->conf, &dump);
+		conf_dump(host->conf, true, &dump);
 		fwrite(dump.ptr, 1, dump.len, stdout);
 		buf_fini(&dump);
 	}

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must hold between options once all are read: addresses, paths, lifetimes, placement. Pure; main thread at start.
+ * What must hold between options once all are read: addresses, paths, lifetimes, placement. Main thread at start; what
+ * is merely of no use is a warning.
  */
 #include "conf/internal.h"
 
-#include <ctype.h>
+#include <errno.h>
+#include <unistd.h>
 
 #include "conf/address.h"
 #include "core/clock.h"
 #include "core/ident.h"
+#include "core/log.h"
 
 /* [a-z0-9-]+: regions and providers are compared exactly, so that "EU" or " eu " can only be a mistake. */
 static bool is_plain_word(const char *text, size_t max)
@@ -24,9 +27,10 @@ static int check_proxies(const struct conf *conf, struct err *err)
 	struct err why = {0};
 
 	if (*conf->proxies && !conf->behind_proxy)
-		return err_set(err, ERR_CONFIG, "%s: http.proxies: needs http.behind_proxy = true", conf->file);
+		return err_set(err, ERR_CONFIG, "%s: http.proxies: needs http.behind_proxy = true",
+			       conf_at(conf, "http.proxies"));
 	if (address_list_parse(conf->proxies, &proxies, &why))
-		return err_set(err, ERR_CONFIG, "%s: http.proxies: %s", conf->file, why.msg);
+		return err_set(err, ERR_CONFIG, "%s: http.proxies: %s", conf_at(conf, "http.proxies"), why.msg);
 	return 0;
 }
 
@@ -37,19 +41,22 @@ static int check_listen(const struct conf *conf, bool dev, struct err *err)
 
 	if (address_parse(conf->listen, &address) || address.bits != 128 || strchr(conf->listen, '/'))
 		return err_set(err, ERR_CONFIG, "%s: http.listen: expected an IPv4 or IPv6 address, got \"%.60s\"",
-			       conf->file, conf->listen);
+			       conf_at(conf, "http.listen"), conf->listen);
 	loopback = address_is_loopback(&address);
 	if (!loopback && dev)
 		return err_set(err, ERR_CONFIG, "%s: http.listen: --dev takes only a loopback address, got %s",
-			       conf->file, conf->listen);
-	if (!*conf->tls_cert != !*conf->tls_key)
-		return err_set(err, ERR_CONFIG, "%s: http.%s: http.tls_cert and http.tls_key need each other",
-			       conf->file, *conf->tls_cert ? "tls_cert" : "tls_key");
+			       conf_at(conf, "http.listen"), conf->listen);
+	if (!*conf->tls_cert != !*conf->tls_key) {
+		const char *key = *conf->tls_cert ? "http.tls_cert" : "http.tls_key";
+
+		return err_set(err, ERR_CONFIG, "%s: %s: http.tls_cert and http.tls_key need each other",
+			       conf_at(conf, key), key);
+	}
 	if (!loopback && !*conf->tls_cert && !conf->behind_proxy)
 		return err_set(err, ERR_CONFIG,
 			       "%s: http.listen: %s is not a loopback address: set http.tls_cert and http.tls_key, or "
 			       "http.behind_proxy = true when a proxy in front ends TLS",
-			       conf->file, conf->listen);
+			       conf_at(conf, "http.listen"), conf->listen);
 	return 0;
 }
 
@@ -57,7 +64,11 @@ static int check_manifest(const struct conf *conf, struct err *err)
 {
 	if (*conf->manifest && *conf->manifest_json)
 		return err_set(err, ERR_CONFIG, "%s: runtime.manifest and runtime.manifest_json exclude each other",
-			       conf->file);
+			       conf_at(conf, "runtime.manifest"));
+	if (*conf->manifest && access(conf->manifest, R_OK) != 0)
+		log_warn("runtime.manifest cannot be read: /runtime/manifest answers 503 until it can",
+			 KS("file", conf->manifest), KS("why", strerror(errno)),
+			 KS("at", conf_at(conf, "runtime.manifest")));
 	return 0;
 }
 
@@ -81,8 +92,8 @@ static int check_paths(const struct conf *conf, struct err *err)
 
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
 		if (paths[i].path[0] != '/' && (paths[i].needed || paths[i].path[0]))
-			return err_set(err, ERR_CONFIG, "%s: %s: expected an absolute path, got \"%.60s\"", conf->file,
-				       paths[i].key, paths[i].path);
+			return err_set(err, ERR_CONFIG, "%s: %s: expected an absolute path, got \"%.60s\"",
+				       conf_at(conf, paths[i].key), paths[i].key, paths[i].path);
 	return 0;
 }
 
@@ -94,7 +105,7 @@ static int check_times(const struct conf *conf, struct err *err)
 	clock_format_duration(conf->exec_timeout_max_ms, age);
 	if (conf->exec_timeout_ms > conf->exec_timeout_max_ms)
 		return err_set(err, ERR_CONFIG, "%s: execution.timeout: %s is above execution.timeout_max, %s",
-			       conf->file, timeout, age);
+			       conf_at(conf, "execution.timeout"), timeout, age);
 	clock_format_duration(conf->session_max_age_ms, age);
 	clock_format_duration(conf->exec_timeout_max_ms, timeout);
 	clock_format_duration(conf->completion_grace_ms, grace);
@@ -102,7 +113,7 @@ static int check_times(const struct conf *conf, struct err *err)
 		return err_set(err, ERR_CONFIG,
 			       "%s: session.max_age: %s does not exceed execution.timeout_max + "
 			       "execution.completion_grace, %s + %s",
-			       conf->file, age, timeout, grace);
+			       conf_at(conf, "session.max_age"), age, timeout, grace);
 	return 0;
 }
 
@@ -110,13 +121,14 @@ static int check_kinds(const struct conf *conf, struct err *err)
 {
 	if (strcmp(conf->blob_type, "dir"))
 		return err_set(err, ERR_CONFIG,
-			       "%s: objects.type: this version keeps objects in a folder only, got \"%s\"", conf->file,
+			       "%s: objects.type: this version keeps objects in a folder only, got \"%s\"",
+			       conf_at(conf, "objects.type"),
 			       conf->blob_type);
 	if (!ident_part_valid(conf->deployment, strlen(conf->deployment)))
 		return err_set(
 		    err, ERR_CONFIG,
 		    "%s: deployment: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
-		    conf->file, conf->deployment);
+		    conf_at(conf, "deployment"), conf->deployment);
 	return 0;
 }
 
@@ -124,34 +136,40 @@ int conf_check_target(const struct conf_target *target, struct err *err)
 {
 	if (!is_plain_word(target->provider, 63))
 		return err_set(err, ERR_CONFIG,
-			       "%s: provider: expected lower-case letters, digits and '-', got \"%.60s\"", target->file,
+			       "%s: provider: expected lower-case letters, digits and '-', got \"%.60s\"",
+			       conf_target_at(target, "provider"),
 			       target->provider);
 	if (!ident_part_valid(target->name, strlen(target->name)))
 		return err_set(
 		    err, ERR_CONFIG,
 		    "%s: name: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
-		    target->file, target->name);
+		    conf_target_at(target, "name"), target->name);
 	if (*target->region && !is_plain_word(target->region, 63))
 		return err_set(err, ERR_CONFIG,
-			       "%s: region: expected lower-case letters, digits and '-', got \"%.60s\"", target->file,
+			       "%s: region: expected lower-case letters, digits and '-', got \"%.60s\"",
+			       conf_target_at(target, "region"),
 			       target->region);
 	if (target->max_sessions && target->warm > target->max_sessions)
-		return err_set(err, ERR_CONFIG, "%s: warm: %lld is above max_sessions, %lld", target->file,
+		return err_set(err, ERR_CONFIG, "%s: warm: %lld is above max_sessions, %lld",
+			       conf_target_at(target, "warm"),
 			       (long long)target->warm, (long long)target->max_sessions);
 	return 0;
 }
+
+#define APART "give each target a region of its own, or set placement.pin = true when they shall share it"
 
 static int check_pair(const struct conf *conf, const struct conf_target *one, const struct conf_target *two,
 		      struct err *err)
 {
 	if (!strcmp(one->name, two->name))
-		return err_set(err, ERR_CONFIG, "%s: name: \"%s\" is also the name of the target in %s", two->file,
-			       two->name, one->file);
+		return err_set(err, ERR_CONFIG, "%s: name: \"%s\" is also the name of the target in %s",
+			       conf_target_at(two, "name"), two->name, conf_target_at(one, "name"));
 	if (!conf->placement_pin && !strcmp(one->region, two->region))
-		return err_set(
-		    err, ERR_CONFIG,
-		    "%s: region: \"%s\" is also the region of \"%s\" in %s; set placement.pin = true to allow it",
-		    two->file, two->region, one->name, one->file);
+		return err_set(err, ERR_CONFIG,
+			       *two->region ? "%s: region: \"%s\" is also the region of \"%s\" in %s; " APART
+					    : "%s: region: \"%s\" has none, nor has \"%s\" in %s; " APART,
+			       conf_target_at(two, "region"), *two->region ? two->region : two->name, one->name,
+			       one->file);
 	return 0;
 }
 

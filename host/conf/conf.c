@@ -186,6 +186,7 @@ static void free_rows(const struct option_row *rows, void *base)
 static void free_target(struct conf_target *target)
 {
 	free_rows(conf_target_options, target);
+	conf_free_origins(conf_target_options, target);
 	free(target->file);
 	for (size_t i = 0; i < target->setting_count; i++) {
 		free(target->settings[i].key);
@@ -218,6 +219,7 @@ void conf_free(struct conf *conf)
 	free(conf->targets);
 	free(conf->tokens);
 	free_rows(conf_options, conf);
+	conf_free_origins(conf_options, conf);
 	free(conf->file);
 	free(conf);
 }

@@ -65,6 +65,7 @@ struct conf_token {
 };
 
 struct conf_target {
+	char **origins; /* first: where each value is from, one per row; NULL: its default */
 	char *file; /* where it stands, for messages */
 	char *provider;
 	char *name;
@@ -82,11 +83,13 @@ struct conf_target {
 		char *key;
 		char *value; /* as written, scalars turned into text */
 		char *where; /* file:line */
+		enum option_type kind; /* as written: a text, an integer, a float, true or false */
 	} *settings; /* its `config` group, checked later against the plugin's table */
 	size_t setting_count;
 };
 
 struct conf {
+	char **origins; /* as in struct conf_target */
 	char *file;
 	char *deployment;
 	char *state_dir;
@@ -178,7 +181,8 @@ unsigned conf_roles_of(const char *text); /* words that are none are passed over
 /* "api gc" of ROLE_API | ROLE_GC, in the order of the table. */
 #define CONF_ROLES_MAX 32
 const char *conf_roles_text(unsigned roles, char ret[CONF_ROLES_MAX]);
-/* The effective configuration in the file's own syntax, secrets masked. */
-void conf_dump(const struct conf *conf, struct buf *buf);
+/* The effective configuration in the file's own syntax, secrets masked; with `origins` a comment behind each value says
+ * where it is from. */
+void conf_dump(const struct conf *conf, bool origins, struct buf *buf);
 
 #endif

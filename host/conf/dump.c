@@ -33,7 +33,15 @@ void conf_value(const struct option_row *row, const void *base, struct option_va
 }
 
 /* Rows of one group stand together in the table; tables go one group deep. */
-static void dump_rows(const struct option_row *rows, const void *base, const char *indent, struct buf *buf)
+static void dump_origin(const char *origin, struct buf *buf)
+{
+	buf_puts(buf, " # ");
+	for (const char *at = origin ? origin : "default"; *at; at++)
+		buf_append(buf, (unsigned char)*at < 0x20 ? "?" : at, 1); /* a name of a file may hold a line's end */
+}
+
+static void dump_rows(const struct option_row *rows, const void *base, const char *indent, bool origins,
+		      struct buf *buf)
 {
 	const char *group = "";
 	size_t group_len = 0;
@@ -54,7 +62,10 @@ static void dump_rows(const struct option_row *rows, const void *base, const cha
 		conf_value(row, base, &value);
 		buf_printf(buf, "%s%s%s = ", indent, len ? "\t" : "", row->key + (len ? len + 1 : 0));
 		option_format(row, &value, buf);
-		buf_puts(buf, ";\n");
+		buf_puts(buf, ";");
+		if (origins)
+			dump_origin(conf_origin(rows, row->key, base), buf);
+		buf_puts(buf, "\n");
 	}
 	if (group_len)
 		buf_printf(buf, "%s};\n", indent);
@@ -87,24 +98,39 @@ static bool may_be_secret(const struct conf_pair *pair)
 	return false;
 }
 
-static void dump_setting(const struct conf_pair *pair, struct buf *buf)
+/* Unquoted what was, in a form that libconfig reads as the same. */
+static void dump_plain(const struct conf_pair *pair, struct buf *buf)
+{
+	buf_puts(buf, pair->value);
+	if (pair->kind == OPTION_INTEGER && strlen(pair->value) > 9)
+		buf_puts(buf, "L");
+	if (pair->kind == OPTION_FLOAT && !strpbrk(pair->value, ".e"))
+		buf_puts(buf, ".0");
+}
+
+static void dump_setting(const struct conf_pair *pair, bool origins, struct buf *buf)
 {
 	buf_printf(buf, "\t\t%s = ", pair->key);
 	if (may_be_secret(pair))
 		buf_puts(buf, "\"(secret)\"");
-	else
+	else if (pair->kind == OPTION_STRING)
 		dump_text(pair->value, buf);
-	buf_puts(buf, ";\n");
+	else
+		dump_plain(pair, buf);
+	buf_puts(buf, ";");
+	if (origins)
+		dump_origin(pair->where, buf);
+	buf_puts(buf, "\n");
 }
 
-static void dump_target(const struct conf_target *target, struct buf *buf)
+static void dump_target(const struct conf_target *target, bool origins, struct buf *buf)
 {
 	buf_puts(buf, "{\n");
-	dump_rows(conf_target_options, target, "\t", buf);
+	dump_rows(conf_target_options, target, "\t", origins, buf);
 	if (target->setting_count) {
 		buf_puts(buf, "\tconfig : {\n");
 		for (size_t i = 0; i < target->setting_count; i++)
-			dump_setting(&target->settings[i], buf);
+			dump_setting(&target->settings[i], origins, buf);
 		buf_puts(buf, "\t};\n");
 	}
 	buf_puts(buf, "}");
@@ -133,9 +159,9 @@ static void dump_token(const struct conf_token *token, struct buf *buf)
 	buf_puts(buf, "}");
 }
 
-void conf_dump(const struct conf *conf, struct buf *buf)
+void conf_dump(const struct conf *conf, bool origins, struct buf *buf)
 {
-	dump_rows(conf_options, conf, "", buf);
+	dump_rows(conf_options, conf, "", origins, buf);
 	if (conf->token_count) {
 		buf_puts(buf, "tokens = (");
 		for (size_t i = 0; i < conf->token_count; i++) {
@@ -147,7 +173,7 @@ void conf_dump(const struct conf *conf, struct buf *buf)
 	buf_puts(buf, "targets = (");
 	for (size_t i = 0; i < conf->target_count; i++) {
 		buf_puts(buf, i ? ", " : " ");
-		dump_target(&conf->targets[i], buf);
+		dump_target(&conf->targets[i], origins, buf);
 	}
 	buf_puts(buf, " );\n");
 }

@@ -19,17 +19,18 @@ static const char *env_get(const char *name)
 	return text && *text ? text : NULL;
 }
 
-static int apply_one(const struct option_row *row, const char *name, const char *text, void *base, struct err *err)
+static int apply_one(const struct option_row *rows, const struct option_row *row, const char *name, const char *text,
+		     void *base, struct err *err)
 {
 	char where[128], seconds[32];
 
 	snprintf(where, sizeof(where), "environment %s", name);
 	if (!(row->flags & OPTION_SECONDS))
-		return conf_store(row, text, where, base, err);
+		return conf_store(rows, row, text, where, base, err);
 	if (strlen(text) > 12 || text[strspn(text, "0123456789")])
 		return err_set(err, ERR_CONFIG, "%s: %s: expected whole seconds, got \"%.60s\"", where, row->key, text);
 	snprintf(seconds, sizeof(seconds), "%ss", text);
-	return conf_store(row, seconds, where, base, err);
+	return conf_store(rows, row, seconds, where, base, err);
 }
 
 static int apply_rows(const struct option_row *rows, void *base, struct err *err)
@@ -40,7 +41,7 @@ static int apply_rows(const struct option_row *rows, void *base, struct err *err
 		const char *text = row->env ? env_get(row->env) : NULL;
 
 		if (text)
-			rc = apply_one(row, row->env, text, base, err);
+			rc = apply_one(rows, row, row->env, text, base, err);
 	}
 	return rc;
 }
@@ -49,6 +50,7 @@ static int apply_rows(const struct option_row *rows, void *base, struct err *err
 static int apply_provisioning(struct conf *conf, struct err *err)
 {
 	static const char name[] = "SANDBOX_PROVIDER_PROVISIONING_TIMEOUT";
+	static const char where[] = "environment SANDBOX_PROVIDER_PROVISIONING_TIMEOUT";
 	static const struct option_row row = {
 	    .key = "session.scheduling + session.starting",
 	    .type = OPTION_DURATION,
@@ -61,13 +63,15 @@ static int apply_provisioning(struct conf *conf, struct err *err)
 
 	if (!text)
 		return 0;
-	rc = option_parse(&row, text, "environment SANDBOX_PROVIDER_PROVISIONING_TIMEOUT", &value, err);
+	rc = option_parse(&row, text, where, &value, err);
 	if (rc)
 		return rc;
-	if (conf->starting_ms > value.integer / 2)
+	if (conf->starting_ms > value.integer / 2) {
 		conf->starting_ms = value.integer / 2;
+		rc = conf_note(conf_options, "session.starting", where, conf, err);
+	}
 	conf->scheduling_ms = value.integer - conf->starting_ms;
-	return 0;
+	return rc ? rc : conf_note(conf_options, "session.scheduling", where, conf, err);
 }
 
 /* Kubernetes quantities, as the reference writes them: "500m" and "2" processors, "512Mi" of memory. */
@@ -76,6 +80,7 @@ static int apply_quantities(struct conf_target *target, struct err *err)
 	const char *cpu = env_get("SANDBOX_PROVIDER_CPU"), *memory = env_get("SANDBOX_PROVIDER_MEMORY");
 	char *end, text[40];
 	int64_t bytes;
+	int rc = 0;
 
 	if (cpu) {
 		long long count = isdigit((unsigned char)*cpu) ? strtoll(cpu, &end, 10) : 0;
@@ -85,16 +90,18 @@ static int apply_quantities(struct conf_target *target, struct err *err)
 				       "environment SANDBOX_PROVIDER_CPU: expected \"500m\" or \"2\", got \"%.60s\"",
 				       cpu);
 		target->cpu_millis = *end ? count : count * 1000;
+		rc = conf_note(conf_target_options, "cpu_millis", "environment SANDBOX_PROVIDER_CPU", target, err);
 	}
-	if (memory) {
+	if (!rc && memory) {
 		snprintf(text, sizeof(text), "%.36sB", memory);
 		if (option_parse_size(text, &bytes) || bytes < 1)
 			return err_set(err, ERR_CONFIG,
 				       "environment SANDBOX_PROVIDER_MEMORY: expected \"512Mi\", got \"%.60s\"",
 				       memory);
 		target->memory = bytes;
+		rc = conf_note(conf_target_options, "memory", "environment SANDBOX_PROVIDER_MEMORY", target, err);
 	}
-	return 0;
+	return rc;
 }
 
 static const char *const target_names[] = {
@@ -111,7 +118,7 @@ static int make_target(struct conf *conf, const char *provider, struct err *err)
 		return err ? err->code : ERR_CONFIG;
 	for (row = conf_target_options; strcmp(row->key, "name"); row++)
 		;
-	return conf_store(row, provider, "environment SANDBOX_PROVIDER", target, err);
+	return conf_store(conf_target_options, row, provider, "environment SANDBOX_PROVIDER", target, err);
 }
 
 static int apply_target(struct conf *conf, struct err *err)

@@ -33,7 +33,17 @@ typedef bool conf_other_fn(const char *path, config_setting_t *setting, void *ar
 int conf_apply_defaults(const struct option_row *rows, void *base, struct err *err);
 int conf_apply_group(const struct conf_source *source, const struct option_row *rows, config_setting_t *group,
 		     void *base, conf_other_fn *other, void *arg, struct err *err);
-int conf_store(const struct option_row *row, const char *text, const char *where, void *base, struct err *err);
+/* Checks and stores one value, and notes where it is from; rows NULL: notes nothing, it is a default. */
+int conf_store(const struct option_row *rows, const struct option_row *row, const char *text, const char *where,
+	       void *base, struct err *err);
+/* For what is stored by hand. */
+int conf_note(const struct option_row *rows, const char *key, const char *where, void *base, struct err *err);
+void conf_free_origins(const struct option_row *rows, void *base);
+/* "FILE:LINE" or "environment NAME"; NULL for a default. */
+const char *conf_origin(const struct option_row *rows, const char *key, const void *base);
+/* The same for a sentence: the file where there is no more. */
+const char *conf_at(const struct conf *conf, const char *key);
+const char *conf_target_at(const struct conf_target *target, const char *key);
 void conf_value(const struct option_row *row, const void *base, struct option_value *ret); /* the string is borrowed */
 int conf_check_required(const struct option_row *rows, const void *base, const char *where, struct err *err);
 /* The scalar as text ("true", "15", "15m"); malloc'ed; NULL for groups, lists and arrays. */

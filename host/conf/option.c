@@ -12,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/ident.h"
+#include "core/near.h"
 
 static const struct size_unit {
 	const char *name;
@@ -114,6 +115,61 @@ static int parse_float(const char *text, double *ret)
 	return *end || !isfinite(*ret) ? ERR_INVALID_REQUEST : 0;
 }
 
+const char *option_expected(enum option_type type)
+{
+	switch (type) {
+	case OPTION_INTEGER:
+		return "an integer";
+	case OPTION_BOOLEAN:
+		return "true or false";
+	case OPTION_FLOAT:
+		return "a number";
+	case OPTION_DURATION:
+		return "a duration in quotes such as \"15m\"";
+	case OPTION_SIZE:
+		return "a size in quotes such as \"1GiB\"";
+	default:
+		return "a text in quotes";
+	}
+}
+
+int option_check_kind(const struct option_row *row, enum option_type kind, const char *where, struct err *err)
+{
+	static const char *const found[] = {
+	    [OPTION_INTEGER] = "an integer", [OPTION_BOOLEAN] = "true or false", [OPTION_FLOAT] = "a number"};
+
+	if (kind == OPTION_STRING || row->type == OPTION_INTEGER || row->type == OPTION_BOOLEAN ||
+	    row->type == OPTION_FLOAT)
+		return 0;
+	return err_set(err, ERR_CONFIG, "%s: config.%s: expected %s, got %s", where, row->key,
+		       option_expected(row->type), found[kind]);
+}
+
+static const char *leaf(const char *key)
+{
+	const char *dot = strrchr(key, '.');
+
+	return dot ? dot + 1 : key;
+}
+
+const char *option_near(const struct option_row *rows, const char *key)
+{
+	size_t least = strlen(key) > 2 * NEAR_SLIPS ? NEAR_SLIPS + 1 : NEAR_SLIPS; /* a short word is near to many */
+	const char *best = NULL, *same_leaf = NULL;
+
+	for (const struct option_row *row = rows; row->key; row++) {
+		size_t far = near_distance(key, row->key);
+
+		if (far < least) {
+			least = far;
+			best = row->key;
+		}
+		if (!same_leaf && !strcmp(leaf(key), leaf(row->key)))
+			same_leaf = row->key;
+	}
+	return best ? best : same_leaf;
+}
+
 static bool is_word(const char *words, const char *text)
 {
 	const char *at = words;
@@ -174,16 +230,39 @@ static int check_source(const struct option_row *row, const char *text, const ch
 	return refuse(row, text, where, "a source, \"file:/path\" or \"env:NAME\"", err);
 }
 
+/* "none, container, or empty" of "|none|container". */
+static void list_words(const char *words, char *ret, size_t size)
+{
+	bool may_be_empty = false;
+	size_t len = (size_t)snprintf(ret, size, "one of ");
+	const char *comma = "";
+
+	for (const char *at = words;; at++) {
+		size_t count = strcspn(at, "|");
+
+		may_be_empty |= !count;
+		if (count && len < size)
+			len += (size_t)snprintf(ret + len, size - len, "%s%.*s", comma, (int)count, at);
+		if (count)
+			comma = ", ";
+		at += count;
+		if (!*at)
+			break;
+	}
+	if (may_be_empty && len < size)
+		snprintf(ret + len, size - len, ", or empty");
+}
+
 static int parse_string(const struct option_row *row, const char *text, const char *where, struct option_value *value,
 			struct err *err)
 {
-	char expected[160];
+	char expected[160] = "";
 	int rc;
 
 	if (!is_text(text))
 		return refuse(row, "(bytes)", where, "UTF-8 text without control characters", err);
 	if (row->type == OPTION_WORD && !is_word(row->words, text)) {
-		snprintf(expected, sizeof(expected), "one of %s", row->words);
+		list_words(row->words, expected, sizeof(expected));
 		return refuse(row, text, where, expected, err);
 	}
 	rc = check_source(row, text, where, err);

@@ -53,6 +53,13 @@ int option_parse(const struct option_row *row, const char *text, const char *whe
 		 struct err *err);
 /* "15m", "1GiB", "true", quoted strings; secrets as "(secret)". */
 void option_format(const struct option_row *row, const struct option_value *value, struct buf *buf);
+/* "an integer", "a text in quotes": how a value of the type is written. */
+const char *option_expected(enum option_type type);
+/* Of a plugin's option: whether what the file has without quotes may stand for it. A number in quotes may, as former
+ * versions printed it so. */
+int option_check_kind(const struct option_row *row, enum option_type kind, const char *where, struct err *err);
+/* The key of the table that `key` is a slip of, or whose last part it is ("idle" for "lease.idle"); NULL: none. */
+const char *option_near(const struct option_row *rows, const char *key);
 int option_parse_size(const char *text, int64_t *ret_bytes); /* "64KiB", "1GiB", "10MB", "512B" */
 
 #endif

@@ -27,6 +27,7 @@ static void cut_login(char *url)
 static int take_env_url(struct conf *conf, const char *text, struct err *err)
 {
 	char *url = strdup(text), *type = strdup("redis");
+	int rc;
 
 	if (!url || !type) {
 		free(url);
@@ -37,8 +38,9 @@ static int take_env_url(struct conf *conf, const char *text, struct err *err)
 	free(conf->store_type);
 	conf->redis_url = url;
 	conf->store_type = type;
-	if (!end_of_login(url))
-		return 0;
+	if ((rc = conf_note(conf_options, "redis.url", "environment REDIS_URL", conf, err)) ||
+	    (rc = conf_note(conf_options, "store.type", "environment REDIS_URL", conf, err)) || !end_of_login(url))
+		return rc;
 	cut_login(url);
 	conf->redis_login_url = secret_new(text, strlen(text));
 	return conf->redis_login_url ? 0 : err_set(err, ERR_NOMEM, "memory is out");
@@ -52,14 +54,14 @@ int conf_apply_redis(struct conf *conf, const char *env_url, struct err *err)
 		return err_set(err, ERR_CONFIG,
 			       "%s: redis.url: it holds a login; write the user into redis.user and the place of the "
 			       "password into redis.password",
-			       conf->file);
+			       conf_at(conf, "redis.url"));
 	rc = env_url ? take_env_url(conf, env_url, err) : 0;
 	if (rc || !*conf->redis_password || conf->redis_login_url)
 		return rc;
 	rc = secret_load(conf->redis_password, &conf->redis_secret, err);
 	if (rc == 0 && !conf->redis_secret)
 		rc = err_set(err, ERR_CONFIG, "it is empty");
-	return rc ? err_prefix(err, "%s: redis.password", conf->file) : 0;
+	return rc ? err_prefix(err, "%s: redis.password", conf_at(conf, "redis.password")) : 0;
 }
 
 int conf_check_redis(const struct conf *conf, struct err *err)
@@ -67,13 +69,13 @@ int conf_check_redis(const struct conf *conf, struct err *err)
 	if (strpbrk(conf->redis_prefix, "{}* \t\n") || strlen(conf->redis_prefix) > 64)
 		return err_set(err, ERR_CONFIG,
 			       "%s: redis.prefix: expected up to 64 characters, none of them {, }, * or blank",
-			       conf->file);
+			       conf_at(conf, "redis.prefix"));
 	if (strcmp(conf->store_type, "redis"))
 		return 0;
 	if (!*conf->redis_url)
 		return err_set(err, ERR_CONFIG, "%s: redis.url: is missing, and store.type = \"redis\" needs it",
-			       conf->file);
+			       conf_at(conf, "redis.url"));
 	if (*conf->redis_user && !conf->redis_secret && !conf->redis_login_url)
-		return err_set(err, ERR_CONFIG, "%s: redis.user: needs redis.password", conf->file);
+		return err_set(err, ERR_CONFIG, "%s: redis.user: needs redis.password", conf_at(conf, "redis.user"));
 	return 0;
 }

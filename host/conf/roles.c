@@ -59,16 +59,18 @@ int conf_check_roles(const struct conf *conf, struct err *err)
 	conf_roles_text(ROLE_ALL, all);
 	for (const char *at = conf->roles + strspn(conf->roles, BLANKS); *at; at += len, at += strspn(at, BLANKS)) {
 		if (!word_at(at, &len))
-			return err_set(err, ERR_CONFIG, "%s: roles: \"%.*s\" is none; they are %s", conf->file,
+			return err_set(err, ERR_CONFIG, "%s: roles: \"%.*s\" is none; they are %s",
+				       conf_at(conf, "roles"),
 				       (int)(len < 40 ? len : 40), at, all);
 	}
 	if (!conf_roles(conf))
-		return err_set(err, ERR_CONFIG, "%s: roles: is empty; a process does at least one of %s", conf->file,
+		return err_set(err, ERR_CONFIG, "%s: roles: is empty; a process does at least one of %s",
+			       conf_at(conf, "roles"),
 			       all);
 	if (conf_roles(conf) != ROLE_ALL && strcmp(conf->store_type, "redis"))
 		return err_set(err, ERR_CONFIG,
 			       "%s: roles: \"%.60s\" leaves work to other processes, and a database of SQLite has one "
 			       "process only; it needs \"%s\", or store.type = \"redis\"",
-			       conf->file, conf->roles, all);
+			       conf_at(conf, "roles"), conf->roles, all);
 	return 0;
 }

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <libgen.h>
 
+#include "core/near.h"
+
 #define KEY_MAX 256
 
 int conf_source_open(struct conf_source *source, const char *path, struct err *err)
@@ -100,24 +102,6 @@ static bool type_fits(enum option_type type, int found)
 	}
 }
 
-static const char *type_word(enum option_type type)
-{
-	switch (type) {
-	case OPTION_INTEGER:
-		return "an integer";
-	case OPTION_BOOLEAN:
-		return "true or false";
-	case OPTION_FLOAT:
-		return "a number";
-	case OPTION_DURATION:
-		return "a duration in quotes such as \"15m\"";
-	case OPTION_SIZE:
-		return "a size in quotes such as \"1GiB\"";
-	default:
-		return "a text in quotes";
-	}
-}
-
 static const char *found_word(int found)
 {
 	static const char *const words[] = {
@@ -129,7 +113,83 @@ static const char *found_word(int found)
 	return found > 0 && (size_t)found < sizeof(words) / sizeof(*words) ? words[found] : "nothing";
 }
 
-int conf_store(const struct option_row *row, const char *text, const char *where, void *base, struct err *err)
+static size_t count_rows(const struct option_row *rows)
+{
+	size_t count = 0;
+
+	while (rows[count].key)
+		count++;
+	return count;
+}
+
+/* The array is the first member of every struct that a table of the host describes. */
+static char **origins_of(const void *base)
+{
+	char **origins;
+
+	memcpy(&origins, base, sizeof(origins));
+	return origins;
+}
+
+int conf_note(const struct option_row *rows, const char *key, const char *where, void *base, struct err *err)
+{
+	char **origins = origins_of(base);
+	char *copy = strdup(where);
+
+	if (!origins) {
+		origins = calloc(count_rows(rows) + 1, sizeof(*origins));
+		memcpy(base, &origins, sizeof(origins));
+	}
+	if (!origins || !copy) {
+		free(copy);
+		return err_set(err, ERR_NOMEM, "memory is out");
+	}
+	for (size_t i = 0; rows[i].key; i++) {
+		if (strcmp(rows[i].key, key))
+			continue;
+		free(origins[i]);
+		origins[i] = copy;
+		return 0;
+	}
+	free(copy);
+	return 0;
+}
+
+void conf_free_origins(const struct option_row *rows, void *base)
+{
+	char **origins = origins_of(base);
+
+	for (size_t i = 0; origins && rows[i].key; i++)
+		free(origins[i]);
+	free(origins);
+}
+
+const char *conf_origin(const struct option_row *rows, const char *key, const void *base)
+{
+	char **origins = origins_of(base);
+
+	for (size_t i = 0; origins && rows[i].key; i++)
+		if (!strcmp(rows[i].key, key))
+			return origins[i];
+	return NULL;
+}
+
+const char *conf_at(const struct conf *conf, const char *key)
+{
+	const char *origin = conf_origin(conf_options, key, conf);
+
+	return origin ? origin : conf->file;
+}
+
+const char *conf_target_at(const struct conf_target *target, const char *key)
+{
+	const char *origin = conf_origin(conf_target_options, key, target);
+
+	return origin ? origin : target->file;
+}
+
+int conf_store(const struct option_row *rows, const struct option_row *row, const char *text, const char *where,
+	       void *base, struct err *err)
 {
 	struct option_value value;
 	char *field = (char *)base + row->off;
@@ -153,7 +213,7 @@ int conf_store(const struct option_row *row, const char *text, const char *where
 		memcpy(field, &value.integer, sizeof(value.integer));
 		break;
 	}
-	return 0;
+	return rows ? conf_note(rows, row->key, where, base, err) : 0;
 }
 
 int conf_apply_defaults(const struct option_row *rows, void *base, struct err *err)
@@ -162,7 +222,7 @@ int conf_apply_defaults(const struct option_row *rows, void *base, struct err *e
 
 	for (const struct option_row *row = rows; !rc && row->key; row++)
 		if (row->default_text)
-			rc = conf_store(row, row->default_text, "default", base, err);
+			rc = conf_store(NULL, row, row->default_text, "default", base, err);
 	return rc;
 }
 
@@ -203,16 +263,38 @@ static int apply_row(const struct apply *apply, const struct option_row *row, co
 	conf_where(apply->source, setting, where);
 	if (!type_fits(row->type, found))
 		return err_set(apply->err, ERR_CONFIG, "%s: %s: expected %s, got %s", where, row->key,
-			       type_word(row->type), found_word(found));
+			       option_expected(row->type), found_word(found));
 	text = conf_scalar_text(setting);
 	if (!text)
 		return err_set(apply->err, ERR_NOMEM, "memory is out");
-	rc = conf_store(row, text, where, apply->base, apply->err);
+	rc = conf_store(apply->rows, row, text, where, apply->base, apply->err);
 	free(text);
 	return rc;
 }
 
 static int apply_members(const struct apply *apply, config_setting_t *group, const char *prefix);
+
+/* "leas" of "leas : { … }": what it is a slip of is a group. */
+static bool near_group(const struct option_row *rows, const char *key, char ret[KEY_MAX])
+{
+	for (const struct option_row *row = rows; row->key; row++) {
+		snprintf(ret, KEY_MAX, "%.*s", (int)strcspn(row->key, "."), row->key);
+		if (row->key[strlen(ret)] && near_distance(key, ret) <= NEAR_SLIPS - (strlen(key) <= 2 * NEAR_SLIPS))
+			return true;
+	}
+	return false;
+}
+
+static int refuse_unknown(const struct apply *apply, const char *key, const char *where)
+{
+	const char *near = option_near(apply->rows, key);
+	char group[KEY_MAX];
+
+	if (!near && near_group(apply->rows, key, group))
+		near = group;
+	return err_set(apply->err, ERR_CONFIG, "%s: %s: is not a known key%s%s%s", where, key,
+		       near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
 
 static int apply_setting(const struct apply *apply, config_setting_t *setting, const char *key)
 {
@@ -230,7 +312,7 @@ static int apply_setting(const struct apply *apply, config_setting_t *setting, c
 	if (is_group_of(apply->rows, key))
 		return err_set(apply->err, ERR_CONFIG, "%s: %s: expected a group, got %s", where, key,
 			       found_word(config_setting_type(setting)));
-	return err_set(apply->err, ERR_CONFIG, "%s: %s: is not a known key", where, key);
+	return refuse_unknown(apply, key, where);
 }
 
 static int apply_members(const struct apply *apply, config_setting_t *group, const char *prefix)
@@ -270,8 +352,11 @@ int conf_check_required(const struct option_row *rows, const void *base, const c
 		if (!(row->flags & OPTION_REQUIRED))
 			continue;
 		memcpy(&text, (const char *)base + row->off, sizeof(text));
-		if (!text || !*text)
-			return err_set(err, ERR_CONFIG, "%s: %s: is required", where, row->key);
+		if (!text || !*text) {
+			const char *origin = conf_origin(rows, row->key, base);
+
+			return err_set(err, ERR_CONFIG, "%s: %s: is required", origin ? origin : where, row->key);
+		}
 	}
 	return 0;
 }

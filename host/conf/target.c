@@ -35,7 +35,8 @@ struct settings {
 };
 
 /* Takes key, value and where, on failure too. */
-static int add_pair(struct conf_target *target, char *key, char *value, char *where, struct err *err)
+static int add_pair(struct conf_target *target, char *key, char *value, char *where, enum option_type kind,
+		    struct err *err)
 {
 	struct conf_pair *grown = NULL;
 
@@ -48,8 +49,24 @@ static int add_pair(struct conf_target *target, char *key, char *value, char *wh
 		return err_set(err, ERR_NOMEM, "memory is out");
 	}
 	target->settings = grown;
-	grown[target->setting_count++] = (struct conf_pair){.key = key, .value = value, .where = where};
+	grown[target->setting_count++] = (struct conf_pair){
+	    .key = key, .value = value, .where = where, .kind = kind};
 	return 0;
+}
+
+static enum option_type kind_of(int found)
+{
+	switch (found) {
+	case CONFIG_TYPE_INT:
+	case CONFIG_TYPE_INT64:
+		return OPTION_INTEGER;
+	case CONFIG_TYPE_FLOAT:
+		return OPTION_FLOAT;
+	case CONFIG_TYPE_BOOL:
+		return OPTION_BOOLEAN;
+	default:
+		return OPTION_STRING;
+	}
 }
 
 static int read_settings(const struct settings *settings, config_setting_t *group, struct err *err)
@@ -67,7 +84,8 @@ static int read_settings(const struct settings *settings, config_setting_t *grou
 		else if (settings->target->setting_count == CONF_SETTINGS_MAX)
 			rc = err_set(err, ERR_CONFIG, "%s: config: more than %d settings", where, CONF_SETTINGS_MAX);
 		else
-			rc = add_pair(settings->target, strdup(key), conf_scalar_text(member), strdup(where), err);
+			rc = add_pair(settings->target, strdup(key), conf_scalar_text(member), strdup(where),
+				      kind_of(config_setting_type(member)), err);
 	}
 	return rc;
 }

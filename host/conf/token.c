@@ -205,6 +205,9 @@ static int read_entry(const struct conf_source *source, config_setting_t *group,
 		return rc;
 	if (entry.not_after && clock_parse(entry.not_after, &token.not_after_ms))
 		return refuse(&entry, err, "not_after", "expected a time such as \"2027-01-01T00:00:00Z\"");
+	if (token.not_after_ms && token.not_after_ms <= clock_wall_ms())
+		log_warn("a token has ended: requests with it are refused", KS("token", entry.name),
+			 KS("not_after", entry.not_after), KS("at", where));
 	rc = secret_load(entry.secret, &token.secret, err);
 	if (rc)
 		return err_prefix(err, "%s: tokens.secret of \"%s\"", where, entry.name);

@@ -4,6 +4,8 @@
  */
 #include "ctl/commands.h"
 
+#include "core/near.h"
+
 #define ROW(name_, function_, usage_, doc_, ...)                                                                       \
 	{                                                                                                              \
 		.name = name_, .run = ctl_##function_, .usage = usage_, .doc = doc_, __VA_ARGS__                       \
@@ -183,28 +185,6 @@ const struct ctl_command *ctl_find(int argc, char **argv, int *ret_words)
 	return NULL;
 }
 
-static size_t distance(const char *a, const char *b)
-{
-	size_t row[64], len = strlen(b);
-
-	if (len >= sizeof(row) / sizeof(*row))
-		return SIZE_MAX;
-	for (size_t j = 0; j <= len; j++)
-		row[j] = j;
-	for (size_t i = 0; a[i]; i++) {
-		size_t diagonal = row[0];
-
-		row[0] = i + 1;
-		for (size_t j = 0; j < len; j++) {
-			size_t change = diagonal + (a[i] != b[j]), best = row[j] < row[j + 1] ? row[j] + 1 : row[j + 1] + 1;
-
-			diagonal = row[j + 1];
-			row[j + 1] = change < best ? change : best;
-		}
-	}
-	return row[len];
-}
-
 /* What it is called elsewhere. */
 static const struct {
 	const char *word, *name;
@@ -228,7 +208,7 @@ static const char *elsewhere_is(const char *word)
 static const struct ctl_command *nearest(const char *word)
 {
 	const struct ctl_command *best = NULL;
-	size_t least = 3; /* two slips at most */
+	size_t least = NEAR_SLIPS + 1;
 
 	for (const struct ctl_group *g = ctl_groups; g->title; g++)
 		for (const struct ctl_command *c = g->commands; c->name; c++) {
@@ -236,7 +216,7 @@ static const struct ctl_command *nearest(const char *word)
 			size_t far;
 
 			snprintf(first, sizeof(first), "%.*s", (int)strcspn(c->name, " "), c->name);
-			far = distance(word, first);
+			far = near_distance(word, first);
 
 			if (far < least) {
 				least = far;

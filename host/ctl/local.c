@@ -288,7 +288,7 @@ int ctl_config_dump(struct ctl *ctl, const struct ctl_args *args)
 	if (load(args->options, &conf, &err))
 		return refuse(args->options, err.msg);
 	buf_init(&text, 4 * LIMIT_MIB);
-	conf_dump(conf, &text);
+	conf_dump(conf, !ctl->json, &text);
 	if (text.error)
 		rc = ctl_fail(CTL_ERROR, "the configuration is too large to print");
 	else if (ctl->json)

@@ -19,6 +19,14 @@ static const struct conf_pair *find_pair(const struct conf_target *conf, const c
 	return NULL;
 }
 
+static int refuse_unknown(const struct conf_pair *pair, const struct plugin *plugin, struct err *err)
+{
+	const char *near = option_near(plugin->options, pair->key);
+
+	return err_set(err, ERR_CONFIG, "%s: config.%s: is not an option of provider %s%s%s%s", pair->where, pair->key,
+		       plugin->name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
 static int check_known(const struct target *target, const struct plugin *plugin, struct err *err)
 {
 	for (size_t i = 0; i < target->conf->setting_count; i++) {
@@ -28,8 +36,7 @@ static int check_known(const struct target *target, const struct plugin *plugin,
 		while (row->key && strcmp(row->key, pair->key))
 			row++;
 		if (!row->key)
-			return err_set(err, ERR_CONFIG, "%s: config.%s: is not an option of provider %s", pair->where,
-				       pair->key, plugin->name);
+			return refuse_unknown(pair, plugin, err);
 	}
 	return 0;
 }
@@ -62,7 +69,9 @@ static int build_value(const struct target *target, const struct option_row *row
 			       target->conf->provider);
 	if (!text)
 		return 0;
-	rc = option_parse(row, text, where, &value, err);
+	rc = pair ? option_check_kind(row, pair->kind, where, err) : 0;
+	if (!rc)
+		rc = option_parse(row, text, where, &value, err);
 	if (rc)
 		return rc;
 	*ret_string = value.string;

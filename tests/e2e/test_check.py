@@ -148,5 +148,47 @@ def test_a_missing_helper_is_a_refused_configuration(make):
     b = with_own_folder(make)
     conf = b.dir / "berth.conf"
     conf.write_text(re.sub(r'helper_dir = "[^"]*"', f'helper_dir = "{b.dir}/nowhere"', conf.read_text()))
-    refused(b, f"{b.dir}/nowhere/berth-supervise is missing")
+    refused(b, f"{b.dir}/nowhere/berth-supervise is missing or cannot be run; helper_dir of berth.conf names its folder")
     b.start(expect_exit=78)
+
+
+def test_what_the_mock_does_not_take(make):
+    b = with_own_folder(make)
+    target = b.dir / "providers.d" / "10-mock.conf"
+    for config, words in (("root = 5;", "10-mock.conf:3: config.root: expected a text in quotes, got an integer"),
+                          ("ready_delay = 5;", "config.ready_delay: expected a duration in quotes"),
+                          ('root = "here";', 'root: expected an absolute path, got "here"'),
+                          ('fault_file = "faults";', 'fault_file: expected an absolute path, got "faults"'),
+                          ('fault_fil = "/x";', "config.fault_fil: is not an option of provider mock; did you mean fault_file?")):
+        target.write_text(f'provider = "mock";\nname = "mock";\nconfig: {{ {config} }};\n')
+        refused(b, words)
+
+
+def test_a_missing_plugin_names_the_key(make):
+    b = with_own_folder(make)
+    (b.dir / "plugins" / "mock.so").unlink()
+    refused(b, "got no such file; plugin_dir names the folder")
+
+
+def test_what_is_of_no_use_is_a_warning(make):
+    b = with_own_folder(make)
+    conf = b.dir / "berth.conf"
+    text = conf.read_text().replace('{ name = "all";', '{ name = "all"; not_after = "2020-01-01T00:00:00Z";')
+    conf.write_text(text + f'runtime: {{ manifest = "{b.dir}/nosuch.json"; }};\n')
+    done = run_check(b)
+    equal(done.returncode, 0, done.stderr)
+    check('msg="a token has ended' in done.stderr and "token=all" in done.stderr, done.stderr)
+    check('msg="runtime.manifest cannot be read' in done.stderr and f"{b.dir}/nosuch.json" in done.stderr, done.stderr)
+
+
+def test_each_key_with_its_origin(make):
+    """And what is printed is a configuration again."""
+    b = with_own_folder(make)
+    conf = b.dir / "berth.conf"
+    done = run_check(b)
+    for line in (f'state_dir = "{b.state}"; # {conf}:2', '\tlevel = "debug"; # ' + f"{conf}:", 'stop_grace = "10s"; # default',
+                 f'\tname = "mock"; # {b.dir}/providers.d/10-mock.conf:2'):
+        check(line in done.stdout, line, done.stdout)
+    with_env = subprocess.run([str(BERTHD), "-t", "-c", str(conf)], capture_output=True, text=True, cwd="/",
+                              env={**os.environ, "BERTH_PORT": "0", "TMPDIR": str(b.loans)})
+    check("port = 0; # environment BERTH_PORT" in with_env.stdout, with_env.stdout)

@@ -67,6 +67,8 @@ static void files_in_order(void **state)
 	assert_string_equal(conf->targets[0].settings[0].value, "5");
 	assert_non_null(strstr(conf->targets[0].settings[0].where, "05-a.conf:2"));
 	assert_string_equal(conf->targets[0].settings[2].value, "true");
+	assert_int_equal(conf->targets[0].settings[0].kind, OPTION_INTEGER);
+	assert_int_equal(conf->targets[0].settings[2].kind, OPTION_BOOLEAN);
 	assert_string_equal(conf->targets[0].settings[3].value, "0.5");
 	assert_string_equal(conf->targets[0].settings[4].value, "5000000000");
 	conf_free(conf);
@@ -79,6 +81,11 @@ static const struct {
 } refusals[] = {
     {"nosuch = 1;", {"berth.conf:2", "nosuch", "not a known key"}},
     {"lease : {\n nosuch = 1; };", {"berth.conf:3", "lease.nosuch", "not a known key"}},
+    {"lease : { idel = \"5m\"; };", {"lease.idel: is not a known key; did you mean lease.idle?"}},
+    {"lease_idle = \"5m\";", {"lease_idle: is not a known key; did you mean lease.idle?"}},
+    {"plugin_dirs = \"/x\";", {"did you mean plugin_dir?"}},
+    {"behind_proxy = true;", {"did you mean http.behind_proxy?"}},
+    {"leese : { idle = \"5m\"; };", {"leese: is not a known key; did you mean lease?"}},
     {"lease = 5;", {"berth.conf:2", "lease", "expected a group, got an integer"}},
     {"lease : { active = 5; };", {"berth.conf:2", "lease.active", "expected a duration in quotes", "got an integer"}},
     {"http : { port = \"80\"; };", {"berth.conf:2", "http.port", "expected an integer, got a text"}},
@@ -87,7 +94,7 @@ static const struct {
     {"http : { behind_proxy = 1; };", {"http.behind_proxy", "expected true or false"}},
     {"execution : { spool_max = 5; };", {"execution.spool_max", "expected a size in quotes"}},
     {"execution : { spool_max = \"5\"; };", {"execution.spool_max", "expected a size with a unit"}},
-    {"log : { level = \"loud\"; };", {"log.level", "debug|info|warn|error", "loud"}},
+    {"log : { level = \"loud\"; };", {"log.level", "one of debug, info, warn, error,", "loud"}},
     {"state_dir = \"/a\";\nstate_dir = \"/b\";", {"berth.conf:3", "state_dir", "set twice"}},
     {"lease : { idle = \"1s\"; idle = \"2s\"; };", {"berth.conf:2", "lease.idle", "set twice"}},
     {"lease : { idle = \"1s\"; };\nlease : { active = \"2s\"; };", {"berth.conf:3", "lease", "set twice"}},
@@ -98,17 +105,17 @@ static const struct {
     {"state_dir = \"/a\\x00b\";", {"berth.conf:2", "state_dir", "NUL"}},
     {"state_dir = \"/a", {"berth.conf", "not closed"}},
     {"state_dir = ;", {"berth.conf:2", "syntax error"}},
-    {"state_dir = \"relative\";", {"state_dir", "absolute path"}},
+    {"state_dir = \"relative\";", {"berth.conf:2: state_dir", "absolute path"}},
     {"@include \"/etc/passwd\"", {"berth.conf:2", "@include", "not an absolute"}},
     {"@include \"nosuch.conf\"", {"nosuch.conf", "cannot be opened"}},
     {"@include \"berth.conf\"", {"too deeply"}},
     {"store : { type = \"redis\"; };", {"redis.url", "is missing"}},
     {"roles = \"api gc\";", {"roles", "SQLite has one process only"}},
     {"roles = \"api,runner\";", {"roles", "\"api,runner\" is none"}},
-    {"roles = \" \";", {"roles", "is empty"}},
+    {"roles = \" \";", {"berth.conf:2: roles", "is empty"}},
     {"roles = \"api\"; store : { type = \"sqlite\"; };", {"roles", "store.type = \"redis\""}},
     {"store : { type = \"etcd\"; };", {"store.type", "sqlite"}},
-    {"redis : { url = \"redis://u:sesame@h\"; };", {"redis.url", "redis.password"}},
+    {"redis : { url = \"redis://u:sesame@h\"; };", {"berth.conf:2: redis.url", "redis.password"}},
     {"store : { type = \"redis\"; }; redis : { url = \"redis://h\"; user = \"u\"; };", {"redis.user", "needs redis.password"}},
     {"redis : { prefix = \"a{b}\"; };", {"redis.prefix", "none of them"}},
     {"redis : { password = \"sesame\"; };", {"redis.password", "file:/path"}},
@@ -116,10 +123,10 @@ static const struct {
     {"objects : { type = \"s3\"; };", {"objects.type", "folder only"}},
     {"http : { listen = \"0.0.0.0\"; };", {"http.listen", "0.0.0.0", "tls_cert", "behind_proxy"}},
     {"http : { listen = \"::\"; };", {"http.listen", "tls_cert"}},
-    {"http : { listen = \"localhost\"; };", {"http.listen", "IPv4 or IPv6 address"}},
+    {"http : { listen = \"localhost\"; };", {"berth.conf:2: http.listen", "IPv4 or IPv6 address"}},
     {"session : { max_age = \"30m\"; };", {"session.max_age", "does not exceed", "30m"}},
     {"session : { max_age = \"32m\"; };", {"session.max_age", "does not exceed"}},
-    {"execution : { timeout = \"31m\"; };", {"execution.timeout", "above execution.timeout_max"}},
+    {"execution : { timeout = \"31m\"; };", {"berth.conf:2: execution.timeout", "above execution.timeout_max"}},
     {"tokens = 5;", {"tokens", "list of groups"}},
     {"targets = { };", {"targets", "list of groups"}},
 };
@@ -238,7 +245,7 @@ static void deployment(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		snprintf(text, sizeof(text), "deployment = \"%s\";", bad[i]);
 		fixture_write("berth.conf", text);
-		fixture_refuse("berth.conf: deployment: ", NULL);
+		fixture_refuse("berth.conf:1: deployment: ", NULL);
 	}
 	fixture_write("berth.conf", "");
 	fixture_refuse("berth.conf: deployment: is required", NULL);

@@ -118,9 +118,14 @@ static void redis_url(void **state)
 	assert_string_equal(conf->redis_request_stream, "agentarea.sandbox.execution.requests");
 	assert_string_equal(conf->redis_group, "mine-runners");
 	buf_init(&dump, LIMIT_MIB);
-	conf_dump(conf, &dump);
+	conf_dump(conf, true, &dump);
 	assert_non_null(strstr(dump.ptr, "redis://redis:7000/2"));
 	assert_null(strstr(dump.ptr, "sesame"));
+	assert_non_null(strstr(dump.ptr, "url = \"redis://redis:7000/2\"; # environment REDIS_URL\n"));
+	assert_non_null(strstr(dump.ptr, "prefix = \"mine\"; # environment SANDBOX_CONTROL_REDIS_PREFIX\n"));
+	assert_non_null(strstr(dump.ptr, "level = \"info\"; # default\n"));
+	assert_non_null(strstr(dump.ptr, "/berth.conf:1\n"));
+	assert_non_null(strstr(dump.ptr, "/10-one.conf:1\n"));
 	buf_fini(&dump);
 	conf_free(conf);
 	setenv("REDIS_URL", "unix:///run/redis@1.sock", 1);

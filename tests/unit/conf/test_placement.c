@@ -14,9 +14,9 @@ static void p7_duplicate_region(void **state)
 {
 	(void)state;
 	two(IN("a", "eu"), IN("b", "eu"));
-	fixture_refuse("20-two.conf: region", "\"eu\"", "\"a\"", "10-one.conf", NULL);
+	fixture_refuse("20-two.conf:1: region", "\"eu\"", "\"a\"", "10-one.conf; give each target a region", NULL);
 	two(IN("a", ""), IN("b", ""));
-	fixture_refuse("20-two.conf: region", "\"\"", NULL);
+	fixture_refuse("20-two.conf:1: region", "\"b\" has none, nor has \"a\"", "10-one.conf; give each target a region", NULL);
 	two(IN("a", ""), "provider = \"mock\"; name = \"b\";");
 	fixture_refuse("20-two.conf: region", NULL);
 }
@@ -32,7 +32,7 @@ static void p7_pinned(void **state)
 	assert_int_equal(conf->target_count, 2);
 	conf_free(conf);
 	two(IN("a", "eu"), IN("a", "us"));
-	fixture_refuse("20-two.conf: name", "\"a\"", NULL);
+	fixture_refuse("20-two.conf:1: name", "\"a\"", NULL);
 }
 
 static void p7_region_words(void **state)
@@ -43,7 +43,7 @@ static void p7_region_words(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		fixture_write("providers.d/10-one.conf", bad[i]);
-		fixture_refuse("10-one.conf: region: expected lower-case", NULL);
+		fixture_refuse("10-one.conf:1: region: expected lower-case", NULL);
 	}
 	two(IN("a", "eu"), IN("b", "eu-1"));
 	conf_free(fixture_accept());
@@ -53,7 +53,7 @@ static void duplicate_name(void **state)
 {
 	(void)state;
 	two(IN("a", "eu"), IN("a", "us"));
-	fixture_refuse("20-two.conf: name", "\"a\"", "10-one.conf", NULL);
+	fixture_refuse("20-two.conf:1: name", "\"a\"", "10-one.conf:1", NULL);
 }
 
 static void no_target(void **state)
@@ -78,8 +78,8 @@ static void bad_targets(void **state)
 	    {"provider = \"../x\"; name = \"a\";", {"provider: expected lower-case"}},
 	    {"provider = \"mock\"; name = \"../a\";", {"name: expected a letter"}},
 	    {"provider = \"mock\"; name = \"a\"; max_operations = 0;", {"max_operations", "1 to 100000"}},
-	    {"provider = \"mock\"; name = \"a\"; isolation = \"strong\";", {"isolation", "gvisor"}},
-	    {"provider = \"mock\"; name = \"a\"; warm = 3; max_sessions = 2;", {"warm: 3 is above max_sessions"}},
+	    {"provider = \"mock\"; name = \"a\"; isolation = \"strong\";", {"10-one.conf:1: isolation: expected one of none, container, gvisor, microvm, or empty, got"}},
+	    {"provider = \"mock\"; name = \"a\"; warm = 3; max_sessions = 2;", {"10-one.conf:1: warm: 3 is above max_sessions"}},
 	    {"provider = \"mock\"; name = \"a\"; network = \"x\";", {"10-one.conf:1", "network: is not a known key"}},
 	    {"provider = \"mock\"; name = \"a\"; config = 5;", {"config: expected a group"}},
 	    {"provider = \"mock\"; name = \"a\"; config : { a = [1, 2]; };", {"config.a: expected a single value"}},

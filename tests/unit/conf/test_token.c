@@ -152,7 +152,7 @@ static char *dump(void)
 	struct buf buf;
 
 	buf_init(&buf, 1 << 20);
-	conf_dump(conf, &buf);
+	conf_dump(conf, false, &buf);
 	conf_free(conf);
 	assert_int_equal(buf.error, 0);
 	return buf_take(&buf);

@@ -63,7 +63,8 @@ static void set_conf(struct host *host, const char *runtime)
 		.target_count = 1,
 	};
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-		host->settings[i] = (struct conf_pair){owned(pairs[i][0]), owned(pairs[i][1]), owned("test")};
+		host->settings[i] = (struct conf_pair){
+			.key = owned(pairs[i][0]), .value = owned(pairs[i][1]), .where = owned("test")};
 	host->target = (struct conf_target){
 		.file = owned("test"),
 		.provider = owned("mock"),

@@ -131,7 +131,8 @@ static int up_one_at_a_time(void **state)
 static int up_slow_start(void **state)
 {
 	make(state);
-	host.settings[4] = (struct conf_pair){(char *)(uintptr_t) "ready_delay", (char *)(uintptr_t) "700ms", host.dir};
+	host.settings[4] = (struct conf_pair){
+		.key = (char *)(uintptr_t) "ready_delay", .value = (char *)(uintptr_t) "700ms", .where = host.dir};
 	host.target.setting_count = 5;
 	host_up(&host);
 	return 0;

@@ -15,9 +15,9 @@ static int up(void **state)
 	world_make(&w);
 	snprintf(path, sizeof(path), "%s/root-two", w.dir);
 	assert_int_equal(mkdir(path, 0700), 0);
-	settings[0] = (struct conf_pair){root_key, path, where};
-	settings[1] = (struct conf_pair){fault_key, w.paths[2], where};
-	settings[2] = (struct conf_pair){supervise_key, supervise, where};
+	settings[0] = (struct conf_pair){.key = root_key, .value = path, .where = where};
+	settings[1] = (struct conf_pair){.key = fault_key, .value = w.paths[2], .where = where};
+	settings[2] = (struct conf_pair){.key = supervise_key, .value = supervise, .where = where};
 	w.targets[1] = w.targets[0];
 	w.targets[0].region = eu;
 	w.targets[1].region = us;

@@ -63,7 +63,7 @@ static inline void world_conf(struct world *w)
 		.task_retention_ms = 86400000, .targets = w->targets, .target_count = 1,
 	};
 	for (size_t i = 0; i < 5; i++)
-		w->settings[i] = (struct conf_pair){keys[i], values[i], where};
+		w->settings[i] = (struct conf_pair){.key = keys[i], .value = values[i], .where = where};
 	w->targets[0] = (struct conf_target){
 		.file = where, .provider = mock, .name = one, .region = none, .required = true, .max_operations = 256,
 		.isolation = none, .image = none, .settings = w->settings, .setting_count = 5,
