@@ -81,7 +81,7 @@ static void check_again(const struct buf *dump)
 		fprintf(stderr, "%s\n%s\n", err.msg, dump->ptr);
 		FUZZ_CHECK(!"a dump can be read");
 	}
-	conf_dump(conf, &again);
+	conf_dump(conf, false, &again);
 	FUZZ_CHECK(again.len == dump->len && memcmp(again.ptr, dump->ptr, dump->len) == 0);
 	conf_free(conf);
 	buf_fini(&again);
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	check_conf(conf);
 	buf_init(&dump, 1 << 22);
-	conf_dump(conf, &dump);
+	conf_dump(conf, false, &dump);
 	/* Unless it was written into the file itself: libFuzzer learns what is looked for. */
 	FUZZ_CHECK(!dump.error && (!strstr(dump.ptr, SECRET) || memmem(data, size, SECRET, strlen(SECRET))));
 	if (!strstr(dump.ptr, "(secret)"))
