@@ -212,7 +212,7 @@ def test_the_template_is_tried_at_the_start(cluster):
         path.unlink()
     (b.dir / "providers.d" / "10-kube.conf").write_text(cluster.target(template=template))
     try:
-        b.start(expect_exit=1)
+        b.start(expect_exit=78)
         check("no PriorityClass with name none-such was found" in b.log(), b.log()[-800:])
     finally:
         b.close()
