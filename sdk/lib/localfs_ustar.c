@@ -21,7 +21,7 @@
 #define TYPE_AT 156u
 #define MAGIC_AT 257u
 #define PREFIX 345u, 155u
-#define SIZE_FIELD_MAX UINT64_C(077777777777)
+#define SIZE_FIELD_MAX UINT64_C(077777777777) /* of the time, too */
 
 static int octal(const unsigned char *block, size_t at, size_t len, uint64_t *ret_value)
 {
@@ -203,6 +203,14 @@ size_t ustar_pax_format(const struct ustar_entry *entry, char *buf, size_t cap)
 	return len;
 }
 
+/* A time that the field cannot hold (before 1970, after 2242) becomes the next one that it can. */
+static uint64_t stored_time(int64_t mtime)
+{
+	if (mtime < 0)
+		return 0;
+	return (uint64_t)mtime > SIZE_FIELD_MAX ? SIZE_FIELD_MAX : (uint64_t)mtime;
+}
+
 static void put_octal(unsigned char *block, size_t at, size_t len, uint64_t value)
 {
 	for (size_t i = len - 1; i > 0; i--, value >>= 3)
@@ -222,7 +230,7 @@ void ustar_format(const struct ustar_entry *entry, unsigned char ret_block[USTAR
 	put_octal(ret_block, UID, 0);
 	put_octal(ret_block, GID, 0);
 	put_octal(ret_block, SIZE, entry->size > SIZE_FIELD_MAX ? 0 : entry->size);
-	put_octal(ret_block, MTIME, entry->mtime < 0 ? 0 : (uint64_t)entry->mtime);
+	put_octal(ret_block, MTIME, stored_time(entry->mtime));
 	ret_block[TYPE_AT] = (unsigned char)entry->type;
 	memcpy(ret_block + MAGIC_AT, "ustar\0" "00", 8);
 	memset(ret_block + CHECKSUM_AT, ' ', CHECKSUM_LEN);

@@ -148,7 +148,8 @@ static void check_header(const uint8_t *data)
 		return;
 	ustar_format(&entry, block);
 	FUZZ_CHECK(ustar_parse(block, &again) == 0);
-	FUZZ_CHECK(again.size == entry.size && again.mode == entry.mode && again.mtime == entry.mtime);
+	FUZZ_CHECK(again.size == entry.size && again.mode == entry.mode);
+	FUZZ_CHECK(again.mtime == (entry.mtime > 077777777777 ? 077777777777 : entry.mtime)); /* what eleven digits hold */
 	FUZZ_CHECK(again.type == entry.type && strncmp(again.path, entry.path, strlen(entry.path)) == 0);
 }
 
