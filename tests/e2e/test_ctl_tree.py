@@ -328,9 +328,12 @@ def test_interrupted_while_the_sandbox_lists(make):
     b.sh("t", "mkdir d; echo x >d/f")
     b.mock.faults("execute delay=60s")
     for args in (("put", *W, "-r", "t", str(b.dir / "providers.d")), ("get", *W, "-r", "t", "d", str(b.dir / "into"))):
+        posts = lambda: b.log().count("method=POST route=/sandbox/executions ")
+        before = posts()
         process = subprocess.Popen([CTL, *args], env=environment(b), stderr=subprocess.PIPE)
         running = lambda: [i for i in b.get("/sandbox/executions", workspace_id="w").json["items"] if i["status"] == "running"]
-        wait_for(running, what="the script")
+        # Before it has the answer it knows of no execution that it could cancel.
+        wait_for(lambda: running() and posts() > before, what="the script")
         process.send_signal(signal.SIGINT)
         equal(process.wait(timeout=20 * harness.PATIENCE), -signal.SIGINT, process.stderr.read())
         wait_for(lambda: not running(), what="the script's cancel")
