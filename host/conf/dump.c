@@ -32,7 +32,6 @@ void conf_value(const struct option_row *row, const void *base, struct option_va
 	}
 }
 
-/* Rows of one group stand together in the table; tables go one group deep. */
 static void dump_origin(const char *origin, struct buf *buf)
 {
 	buf_puts(buf, " # ");
@@ -40,6 +39,7 @@ static void dump_origin(const char *origin, struct buf *buf)
 		buf_append(buf, (unsigned char)*at < 0x20 ? "?" : at, 1); /* a name of a file may hold a line's end */
 }
 
+/* Rows of one group stand together in the table; tables go one group deep. */
 static void dump_rows(const struct option_row *rows, const void *base, const char *indent, bool origins,
 		      struct buf *buf)
 {

@@ -123,7 +123,8 @@ static int on_tick(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off
 	struct exchange *x = arg;
 
 	(void)a, (void)b, (void)c, (void)d;
-	if (!strcmp(x->method, "DELETE")) /* what a stop asks for itself */
+	/* What a stop asks for itself; and what is to be cancelled is known by the answer to its create only. */
+	if (!strcmp(x->method, "DELETE") || (!strcmp(x->method, "POST") && ctl_stopped()))
 		return 0;
 	ctl_pass_interrupt(x->ctl);
 	return ctl_stopped();
@@ -268,7 +269,7 @@ static int outcome(struct ctl *ctl, struct exchange *x, CURLcode code)
 {
 	struct err err = {0};
 
-	if (x->failed || ctl_stopped())
+	if (x->failed || (code && ctl_stopped()))
 		return CTL_ERROR; /* the local side said why */
 	if (x->reply->body.error == ERR_PAYLOAD_TOO_LARGE)
 		return ctl_fail(CTL_ERROR, "the answer is larger than %zu MiB; ask for less", REPLY_MAX / LIMIT_MIB);

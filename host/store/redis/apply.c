@@ -39,7 +39,7 @@ static void put_row(struct building *b, const struct txn_row *row)
 
 	if (change == TXN_READ && !row->known)
 		return;
-	wire_text(&b->args, letters[change][row->table < STORE_TABLE_COUNT && store_table_is_whole(row->table)]);
+	wire_text(&b->args, letters[change][store_table_is_whole(row->table)]);
 	wire_text(&b->args, row_table(row->table));
 	wire_text(&b->args, row->base.key);
 	if (row->known)
