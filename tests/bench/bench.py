@@ -55,6 +55,7 @@ ROWS = [
     Row("bindings", "ready", "s", "ours", at_most(2), cases.bindings),
     Row("long", "resident", "bytes", "ours", at_most(500 * MIB), cases.long),
     Row("long", "descriptors", "descriptors", "ours", at_most(19999), cases.long),
+    Row("long", "began_p99", "ms", "ours", None, cases.long),
     Row("long", "added_p99", "ms", "ours", at_most(20), cases.long),
     Row("long", "short_p99", "ms", "ours", at_most(20), cases.long),
     Row("claim", "rate", "claims/s", "ours", at_least(500), cases.claim),

@@ -57,28 +57,34 @@ class Server:
         self.proc.wait()
 
 
+def end_ms(first_end, i):
+    return int((first_end + i / ENDS_PER_S) * 1000)
+
+
 def create_all(port, first_end):
     """Their ids; the i-th ends at its place in the row that begins at that moment."""
     def create_some(worker):
-        connection, made = http.client.HTTPConnection("127.0.0.1", port, timeout=60), []
+        connection, made = http.client.HTTPConnection("127.0.0.1", port, timeout=60), {}
         head = {"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"}
         for i in range(worker, COMMANDS, CREATORS):
-            left_ms = max(1, int((first_end + i / ENDS_PER_S - time.time()) * 1000))
             body = {"workspace_id": "bench", "task_id": f"c1-{1 + i % TASKS}",
-                    "command": {"command_body": f"#timer ms={left_ms} exit=0 out=100", "timeout_seconds": TIMEOUT_S}}
+                    "command": {"command_body": f"#timer until={end_ms(first_end, i)} exit=0 out=100",
+                                "timeout_seconds": TIMEOUT_S}}
             connection.request("POST", "/sandbox/executions", json.dumps(body), head)
             answer = connection.getresponse()
             text = answer.read()
             harness.check(answer.status == 202, "a create was answered with", answer.status, text)
-            made.append(json.loads(text)["id"])
+            made[i] = json.loads(text)["id"]
         return made
 
     with concurrent.futures.ThreadPoolExecutor(CREATORS) as pool:
-        return [one for some in pool.map(create_some, range(CREATORS)) for one in some]
+        made = {i: one for some in pool.map(create_some, range(CREATORS)) for i, one in some.items()}
+    return [made[i] for i in range(COMMANDS)]
 
 
-async def await_end(port, execution):
-    """Seconds that the end of this command came late at a client that waits for it."""
+async def await_end(port, execution, end):
+    """(seconds from the command's end at the provider until a client that waits for it has read that,
+    seconds from the create until it began there)"""
     record = {"status": "running"}
     while record.get("status", "running") == "running":
         if "error" in record:  # so many begin to wait at once that the workers' queue is full for a moment
@@ -92,7 +98,7 @@ async def await_end(port, execution):
         writer.close()
         record = json.loads(answer.partition(b"\r\n\r\n")[2])
     harness.check(record["status"] == "completed", "a command ended as", record)
-    return now - (moment(record["started_at"]) + record["result"]["execution_time_ms"] / 1000)
+    return now - end, end - record["result"]["execution_time_ms"] / 1000 - moment(record["created_at"])
 
 
 def moment(text):
@@ -100,8 +106,9 @@ def moment(text):
     return (time.mktime(time.strptime(seconds + " UTC", "%Y-%m-%dT%H:%M:%S %Z")) - time.timezone) + int(milliseconds) / 1000
 
 
-async def await_ends(port, executions):
-    return await asyncio.gather(*(await_end(port, one) for one in executions))
+async def await_ends(port, executions, first_end):
+    samples = range(0, COMMANDS, COMMANDS // SAMPLES)
+    return await asyncio.gather(*(await_end(port, executions[i], end_ms(first_end, i) / 1000) for i in samples))
 
 
 def p99(values):
@@ -148,8 +155,8 @@ def long(options, stack):
         late = wrk(berth.url("/"), options.seconds, threads=1, connections=1, script="exec.lua", token=False,
                    arguments=(TOKEN, str(TASKS), "c1-", short), part="99%")[1]
         harness.check(time.time() < first_end, "the commands began to end before the short ones were measured")
-        added = asyncio.run(await_ends(berth.port, made[::COMMANDS // SAMPLES]))
+        added, began = zip(*asyncio.run(await_ends(berth.port, made, first_end)))
         harness.wait_for(lambda: server.running() == 0, 60, "the last commands to end")
         return {"resident": (resident, None), "descriptors": (descriptors, None), "short_p99": (late, None),
-                "added_p99": (p99(added) * 1000, None)}
+                "added_p99": (p99(added) * 1000, None), "began_p99": (p99(began) * 1000, None)}
     return one_round

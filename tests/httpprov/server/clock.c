@@ -236,6 +236,16 @@ static void remove_timer(struct timer *timer)
 
 /* ---- for the routes ---- */
 
+static int64_t left_ms(int64_t until_unix_ms)
+{
+	struct timespec now;
+	int64_t left;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	left = until_unix_ms - (now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000);
+	return left > 0 ? left : 0;
+}
+
 bool timer_parse(struct berth_str script, struct timer_spec *ret)
 {
 	char line[128];
@@ -253,6 +263,8 @@ bool timer_parse(struct berth_str script, struct timer_spec *ret)
 	while ((word = strtok_r(rest, " ", &rest))) {
 		if (!strncmp(word, "ms=", 3))
 			ms = strtoll(word + 3, NULL, 10);
+		else if (!strncmp(word, "until=", 6))
+			ms = left_ms(strtoll(word + 6, NULL, 10));
 		else if (!strncmp(word, "exit=", 5))
 			code = strtoll(word + 5, NULL, 10);
 		else if (!strncmp(word, "out=", 4))

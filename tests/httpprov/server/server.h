@@ -180,7 +180,7 @@ struct timer_spec {
 	uint64_t out;
 	uint64_t out_max;
 };
-/* "#timer ms=N exit=N out=N" as the script's first line. */
+/* "#timer ms=N exit=N out=N" as the script's first line; until=N instead of ms: a moment, in milliseconds since 1970. */
 bool timer_parse(struct berth_str script, struct timer_spec *ret);
 /* BERTH_OK: it runs, and the request is its stream from here on. */
 int32_t timer_begin(struct req *req, const struct timer_spec *spec, uint32_t attempt);
