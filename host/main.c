@@ -65,13 +65,18 @@ struct host {
 	struct conf one;      /* of -t: the configuration with the targets to open, and another state_dir */
 };
 
+static int exit_of(const struct err *err)
+{
+	if (err->code == ERR_CONFIG)
+		return EXIT_CONFIG;
+	return err->code == ERR_IN_USE ? EXIT_IN_USE : 1;
+}
+
 static int fail(const char *place, const struct err *err)
 {
 	/* A configuration error names its file and line itself. */
 	fprintf(stderr, "berthd: %s: %s\n", place, err->msg);
-	if (err->code == ERR_CONFIG)
-		return EXIT_CONFIG;
-	return err->code == ERR_IN_USE ? EXIT_IN_USE : 1;
+	return exit_of(err);
 }
 
 /* ---- start ---- */
@@ -461,6 +466,12 @@ static void log_change(const char *key, bool live, void *arg)
 		log_warn("reload: option changed, it needs a restart", KS("key", key));
 }
 
+static void log_refusal(const char *sentence, void *arg)
+{
+	(void)arg;
+	log_error("reload: refused", KS("why", sentence));
+}
+
 /* What is running stays as it is unless the whole of the new configuration is good. */
 static void reload(struct host *host)
 {
@@ -472,7 +483,7 @@ static void reload(struct host *host)
 		log_warn("reload: not with --dev, whose token is of this run only");
 		return;
 	}
-	if (conf_load(host->conf->file, false, &conf, &err) != 0) {
+	if (conf_load_telling(host->conf->file, false, log_refusal, NULL, &conf, &err) != 0) {
 		log_error("reload: the configuration is refused, the former one stays", KS("why", err.msg));
 		return;
 	}
@@ -569,26 +580,51 @@ static int lend_folder(struct host *host, struct trial *trial, struct err *err)
 	return 0;
 }
 
-/* Everything a start would check, short of opening the store and the port. */
+/* One refusal hides no other: where there is one, each target is opened by itself, in a process of its own. */
+static int test_providers(struct host *host, const char *target, struct trial *trial)
+{
+	struct err err = {0};
+
+	if (lend_folder(host, trial, &err) != 0)
+		return fail("check", &err);
+	if (start_registry(host, &err) == 0)
+		return 0;
+	if (!target && host->conf->target_count > 1 && trial_apart(host->conf, host->probe) > 0)
+		return exit_of(&err); /* they have said why */
+	return fail("providers", &err);
+}
+
+static int test_http(struct host *host, struct err *err)
+{
+	return api_check(host->conf, err);
+}
+
+static int test_state(struct host *host, struct err *err)
+{
+	return trial_look(host->conf, err);
+}
+
+/* Everything a start would check, short of opening the store and the port; of one target, what is its own. */
 static int test_conf(struct host *host, const char *target)
 {
+	static const struct {
+		const char *place;
+		int (*test)(struct host *host, struct err *err);
+	} tests[] = {{"limits", check_limits}, {"state", test_state}, {"http", test_http}};
 	struct trial trial = {.fd = -1};
 	struct err err = {0};
 	struct buf dump;
-	int code = 0;
+	int code = 0, providers;
 
 	if (target && take_target(host, target, &err) != 0)
 		code = fail("targets", &err);
-	else if (check_limits(host, &err) != 0)
-		code = fail("limits", &err);
-	else if (trial_look(host->conf, &err) != 0)
-		code = fail("state", &err);
-	else if (lend_folder(host, &trial, &err) != 0)
-		code = fail("check", &err);
-	else if (start_registry(host, &err) != 0)
-		code = fail("providers", &err);
-	else if (api_check(host->conf, &err) != 0)
-		code = fail("http", &err);
+	for (size_t i = 0; !target && i < sizeof(tests) / sizeof(tests[0]); i++) {
+		int failed = tests[i].test(host, &err) != 0 ? fail(tests[i].place, &err) : 0;
+
+		code = code ? code : failed;
+	}
+	providers = code && target ? 0 : test_providers(host, target, &trial);
+	code = code ? code : providers;
 	if (code == 0) {
 		buf_init(&dump, LIMIT_MIB);
 		conf_dump(host->conf, true, &dump);
@@ -613,16 +649,23 @@ static void print_dev_token(const struct conf *conf)
 	}
 }
 
+static void print_refusal(const char *sentence, void *arg)
+{
+	*(bool *)arg = true;
+	fprintf(stderr, "berthd: configuration: %s\n", sentence);
+}
+
 static int run(const struct options *options)
 {
 	struct host host = {.dev = options->dev};
 	struct err err = {0};
 	sigset_t set;
+	bool told = false;
 
 	block_signals(&set);
 	crash_install();
-	if (conf_load(options->conf, options->dev, &host.conf, &err) != 0)
-		return fail("configuration", &err);
+	if (conf_load_telling(options->conf, options->dev, print_refusal, &told, &host.conf, &err) != 0)
+		return told ? EXIT_CONFIG : fail("configuration", &err);
 	if (options->test)
 		return test_conf(&host, options->target);
 	if (options->dev)

@@ -46,18 +46,21 @@ static int check_listen(const struct conf *conf, bool dev, struct err *err)
 	if (!loopback && dev)
 		return err_set(err, ERR_CONFIG, "%s: http.listen: --dev takes only a loopback address, got %s",
 			       conf_at(conf, "http.listen"), conf->listen);
-	if (!*conf->tls_cert != !*conf->tls_key) {
-		const char *key = *conf->tls_cert ? "http.tls_cert" : "http.tls_key";
-
-		return err_set(err, ERR_CONFIG, "%s: %s: http.tls_cert and http.tls_key need each other",
-			       conf_at(conf, key), key);
-	}
 	if (!loopback && !*conf->tls_cert && !conf->behind_proxy)
 		return err_set(err, ERR_CONFIG,
 			       "%s: http.listen: %s is not a loopback address: set http.tls_cert and http.tls_key, or "
 			       "http.behind_proxy = true when a proxy in front ends TLS",
 			       conf_at(conf, "http.listen"), conf->listen);
 	return 0;
+}
+
+static int check_tls(const struct conf *conf, struct err *err)
+{
+	const char *key = *conf->tls_cert ? "http.tls_cert" : "http.tls_key";
+
+	if (!*conf->tls_cert == !*conf->tls_key)
+		return 0;
+	return err_set(err, ERR_CONFIG, "%s: %s: http.tls_cert and http.tls_key need each other", conf_at(conf, key), key);
 }
 
 static int check_manifest(const struct conf *conf, struct err *err)
@@ -90,22 +93,33 @@ static int check_paths(const struct conf *conf, struct err *err)
 	    {"http.tls_key", conf->tls_key, false},
 	};
 
-	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++)
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < sizeof(paths) / sizeof(*paths); i++)
 		if (paths[i].path[0] != '/' && (paths[i].needed || paths[i].path[0]))
-			return err_set(err, ERR_CONFIG, "%s: %s: expected an absolute path, got \"%.60s\"",
-				       conf_at(conf, paths[i].key), paths[i].key, paths[i].path);
-	return 0;
+			rc = conf_reported_check(conf->report,
+						 err_set(err, ERR_CONFIG, "%s: %s: expected an absolute path, got \"%.60s\"",
+							 conf_at(conf, paths[i].key), paths[i].key, paths[i].path),
+						 err);
+	return rc;
 }
 
-static int check_times(const struct conf *conf, struct err *err)
+static int check_timeout(const struct conf *conf, struct err *err)
+{
+	char timeout[32], most[32];
+
+	if (conf->exec_timeout_ms <= conf->exec_timeout_max_ms)
+		return 0;
+	clock_format_duration(conf->exec_timeout_ms, timeout);
+	clock_format_duration(conf->exec_timeout_max_ms, most);
+	return err_set(err, ERR_CONFIG, "%s: execution.timeout: %s is above execution.timeout_max, %s",
+		       conf_at(conf, "execution.timeout"), timeout, most);
+}
+
+static int check_age(const struct conf *conf, struct err *err)
 {
 	char age[32], timeout[32], grace[32];
 
-	clock_format_duration(conf->exec_timeout_ms, timeout);
-	clock_format_duration(conf->exec_timeout_max_ms, age);
-	if (conf->exec_timeout_ms > conf->exec_timeout_max_ms)
-		return err_set(err, ERR_CONFIG, "%s: execution.timeout: %s is above execution.timeout_max, %s",
-			       conf_at(conf, "execution.timeout"), timeout, age);
 	clock_format_duration(conf->session_max_age_ms, age);
 	clock_format_duration(conf->exec_timeout_max_ms, timeout);
 	clock_format_duration(conf->completion_grace_ms, grace);
@@ -117,14 +131,20 @@ static int check_times(const struct conf *conf, struct err *err)
 	return 0;
 }
 
-static int check_kinds(const struct conf *conf, struct err *err)
+static int check_objects(const struct conf *conf, struct err *err)
 {
 	if (strcmp(conf->blob_type, "dir"))
 		return err_set(err, ERR_CONFIG,
 			       "%s: objects.type: this version keeps objects in a folder only, got \"%s\"",
 			       conf_at(conf, "objects.type"),
 			       conf->blob_type);
-	if (!ident_part_valid(conf->deployment, strlen(conf->deployment)))
+	return 0;
+}
+
+/* One that is missing has been said. */
+static int check_deployment(const struct conf *conf, struct err *err)
+{
+	if (conf->deployment && !ident_part_valid(conf->deployment, strlen(conf->deployment)))
 		return err_set(
 		    err, ERR_CONFIG,
 		    "%s: deployment: expected a letter or digit, then letters, digits, '.', '_', '-', got \"%.60s\"",
@@ -134,6 +154,8 @@ static int check_kinds(const struct conf *conf, struct err *err)
 
 int conf_check_target(const struct conf_target *target, struct err *err)
 {
+	if (!target->provider || !target->name)
+		return 0; /* that has been said */
 	if (!is_plain_word(target->provider, 63))
 		return err_set(err, ERR_CONFIG,
 			       "%s: provider: expected lower-case letters, digits and '-', got \"%.60s\"",
@@ -161,6 +183,8 @@ int conf_check_target(const struct conf_target *target, struct err *err)
 static int check_pair(const struct conf *conf, const struct conf_target *one, const struct conf_target *two,
 		      struct err *err)
 {
+	if (!one->name || !two->name)
+		return 0;
 	if (!strcmp(one->name, two->name))
 		return err_set(err, ERR_CONFIG, "%s: name: \"%s\" is also the name of the target in %s",
 			       conf_target_at(two, "name"), two->name, conf_target_at(one, "name"));
@@ -181,32 +205,25 @@ static int check_placement(const struct conf *conf, struct err *err)
 		return err_set(err, ERR_CONFIG,
 			       "%s: no target is configured: providers.d beside it holds no *.conf file", conf->file);
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
-		rc = conf_check_target(&conf->targets[i], err);
+		rc = conf_reported_check(conf->report, conf_check_target(&conf->targets[i], err), err);
 		for (size_t j = 0; !rc && j < i; j++)
-			rc = check_pair(conf, &conf->targets[j], &conf->targets[i], err);
+			rc = conf_reported_check(conf->report, check_pair(conf, &conf->targets[j], &conf->targets[i], err), err);
 	}
 	return rc;
 }
 
 int conf_check(const struct conf *conf, bool dev, struct err *err)
 {
-	int rc = conf_check_required(conf_options, conf, conf->file, err);
+	static int (*const checks[])(const struct conf *conf, struct err *err) = {
+		check_objects,	  check_deployment, check_paths,   check_manifest, conf_check_redis,
+		conf_check_roles, check_tls,	    check_proxies, check_timeout,  check_age,
+		check_placement,
+	};
+	int rc = conf_check_required(conf->report, conf_options, conf, conf->file, err);
 
 	if (!rc)
-		rc = check_kinds(conf, err);
-	if (!rc)
-		rc = check_paths(conf, err);
-	if (!rc)
-		rc = check_manifest(conf, err);
-	if (!rc)
-		rc = conf_check_redis(conf, err);
-	if (!rc)
-		rc = conf_check_roles(conf, err);
-	if (!rc)
-		rc = check_listen(conf, dev, err);
-	if (!rc)
-		rc = check_proxies(conf, err);
-	if (!rc)
-		rc = check_times(conf, err);
-	return rc ? rc : check_placement(conf, err);
+		rc = conf_reported_check(conf->report, check_listen(conf, dev, err), err);
+	for (size_t i = 0; !rc && i < sizeof(checks) / sizeof(*checks); i++)
+		rc = conf_reported_check(conf->report, checks[i](conf, err), err);
+	return rc;
 }

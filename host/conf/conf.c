@@ -12,6 +12,7 @@
 #include "core/log.h"
 
 #define PATH_LEN_MAX 4096
+#define NO_TARGET "no target is configured" /* what a file of one that cannot be read must not be followed by */
 
 struct load {
 	struct conf_source *source;
@@ -27,7 +28,10 @@ static int read_targets(const struct load *load, config_setting_t *list, struct 
 	if (!config_setting_is_list(list))
 		return err_set(err, ERR_CONFIG, "%s: targets: expected a list of groups", where);
 	for (int i = 0; !rc && i < config_setting_length(list); i++)
-		rc = conf_read_target(load->source, config_setting_get_elem(list, (unsigned)i), load->conf, err);
+		rc = conf_reported(
+			load->source->report,
+			conf_read_target(load->source, config_setting_get_elem(list, (unsigned)i), load->conf, err),
+			err);
 	return rc;
 }
 
@@ -52,6 +56,7 @@ static int read_main(struct conf *conf, struct err *err)
 
 	if (rc)
 		return rc;
+	source.report = conf->report;
 	rc = conf_apply_group(&source, conf_options, config_root_setting(&source.config), conf, take_list, &load, err);
 	conf_source_close(&source);
 	return rc;
@@ -64,6 +69,7 @@ static int read_provider_file(struct conf *conf, const char *path, struct err *e
 
 	if (rc)
 		return rc;
+	source.report = conf->report;
 	rc = conf_read_target(&source, config_root_setting(&source.config), conf, err);
 	conf_source_close(&source);
 	return rc;
@@ -98,7 +104,8 @@ static int read_providers(struct conf *conf, struct err *err)
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
 		if (!rc)
-			rc = read_provider_file(conf, path, err);
+			rc = conf_reported_key(conf->report, read_provider_file(conf, path, err), conf->file, NO_TARGET,
+					       err);
 		free(entries[i]);
 	}
 	free(entries);
@@ -125,7 +132,21 @@ static int add_dev_token(struct conf *conf, struct err *err)
 	return conf_add_token(conf, "dev", "--dev", secret, (1u << SCOPE_COUNT) - 1, err);
 }
 
-int conf_load(const char *path, bool dev, struct conf **ret, struct err *err)
+/* Without its main file nothing else of it has a meaning. */
+static int read_all(struct conf *conf, bool dev, struct err *err)
+{
+	int rc = conf_apply_defaults(conf_options, conf, err);
+
+	if (!rc)
+		rc = read_main(conf, err);
+	if (!rc)
+		rc = conf_reported(conf->report, read_providers(conf, err), err);
+	if (!rc)
+		rc = conf_apply_environment(conf, err);
+	return rc ? rc : conf_check(conf, dev, err);
+}
+
+int conf_load_telling(const char *path, bool dev, conf_refusal_fn *fn, void *arg, struct conf **ret, struct err *err)
 {
 	struct conf *conf = calloc(1, sizeof(*conf));
 	struct err local = {0};
@@ -133,23 +154,27 @@ int conf_load(const char *path, bool dev, struct conf **ret, struct err *err)
 
 	if (!err)
 		err = &local;
-	if (!conf || !(conf->file = strdup(path))) {
+	if (!conf || !(conf->file = strdup(path)) || !(conf->report = conf_report_new(fn, arg))) {
 		err_set(err, rc, "memory is out");
 		goto out;
 	}
-	if ((rc = conf_apply_defaults(conf_options, conf, err)) || (rc = read_main(conf, err)) ||
-	    (rc = read_providers(conf, err)) || (rc = conf_apply_environment(conf, err)) ||
-	    (rc = conf_check(conf, dev, err)))
-		goto out;
-	if (dev && (rc = add_dev_token(conf, err)))
+	rc = conf_reported(conf->report, read_all(conf, dev, err), err); /* what ended the reading is told last */
+	if (rc || (rc = conf_report_end(conf->report, err)) || (dev && (rc = add_dev_token(conf, err))))
 		goto out;
 	if (!conf->token_count && !conf->control)
 		log_warn("no token is configured: every request that needs one is refused", KS("file", path));
+	conf_report_free(conf->report);
+	conf->report = NULL;
 	*ret = conf;
 	conf = NULL;
 out:
 	conf_free(conf);
 	return rc;
+}
+
+int conf_load(const char *path, bool dev, struct conf **ret, struct err *err)
+{
+	return conf_load_telling(path, dev, NULL, NULL, ret, err);
 }
 
 int conf_load_target(const char *path, struct conf **ret, struct err *err)
@@ -218,6 +243,7 @@ void conf_free(struct conf *conf)
 	secret_free(conf->redis_login_url);
 	free(conf->targets);
 	free(conf->tokens);
+	conf_report_free(conf->report);
 	free_rows(conf_options, conf);
 	conf_free_origins(conf_options, conf);
 	free(conf->file);

@@ -160,6 +160,7 @@ struct conf {
 	struct secret *control; /* verifies signed execution tokens; NULL: none is taken */
 	struct conf_target *targets; /* in the order of their file names */
 	size_t target_count;
+	struct conf_report *report; /* only while it is read */
 };
 
 extern const struct option_row conf_options[];        /* of struct conf */
@@ -168,6 +169,10 @@ extern const struct option_row conf_target_options[]; /* of struct conf_target *
 /* Reads everything; `dev` also makes a token named "dev" with all scopes (loopback listeners only), its secret printed by
  * the caller. */
 int conf_load(const char *path, bool dev, struct conf **ret, struct err *err);
+/* The same; fn is told everything that it is refused for, each with file, line and key, and err holds the first. A file that
+ * cannot be parsed is one refusal; what only follows from another one is none. */
+typedef void conf_refusal_fn(const char *sentence, void *arg);
+int conf_load_telling(const char *path, bool dev, conf_refusal_fn *fn, void *arg, struct conf **ret, struct err *err);
 /* Calls fn for every option that is another one in `now`, targets as one ("targets"); `live`: it takes effect without a
  * restart. Tokens, which always do, are not compared. */
 void conf_diff(const struct conf *before, const struct conf *now, void (*fn)(const char *key, bool live, void *arg),

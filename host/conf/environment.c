@@ -33,7 +33,7 @@ static int apply_one(const struct option_row *rows, const struct option_row *row
 	return conf_store(rows, row, seconds, where, base, err);
 }
 
-static int apply_rows(const struct option_row *rows, void *base, struct err *err)
+static int apply_rows(struct conf_report *report, const struct option_row *rows, void *base, struct err *err)
 {
 	int rc = 0;
 
@@ -41,7 +41,8 @@ static int apply_rows(const struct option_row *rows, void *base, struct err *err
 		const char *text = row->env ? env_get(row->env) : NULL;
 
 		if (text)
-			rc = apply_one(rows, row, row->env, text, base, err);
+			rc = conf_reported_key(report, apply_one(rows, row, row->env, text, base, err), "environment", row->key,
+					       err);
 	}
 	return rc;
 }
@@ -138,7 +139,7 @@ static int apply_target(struct conf *conf, struct err *err)
 		rc = make_target(conf, provider, err);
 	if (rc || !conf->target_count)
 		return rc; /* no target at all: conf_check says so */
-	rc = apply_rows(conf_target_options, &conf->targets[0], err);
+	rc = apply_rows(conf->report, conf_target_options, &conf->targets[0], err);
 	return rc ? rc : apply_quantities(&conf->targets[0], err);
 }
 
@@ -165,9 +166,10 @@ static int apply_tokens(struct conf *conf, struct err *err)
 		snprintf(where, sizeof(where), "environment %s", env_tokens[i].env);
 		rc = secret_load(source, &secret, err);
 		if (rc)
-			return err_prefix(err, "%s", where);
-		if (secret)
+			rc = err_prefix(err, "%s", where);
+		else if (secret)
 			rc = conf_add_token(conf, env_tokens[i].token, where, secret, env_tokens[i].scopes, err);
+		rc = conf_reported(conf->report, rc, err);
 	}
 	return rc;
 }
@@ -208,30 +210,39 @@ static const char *const env_unused[] = {
     "SANDBOX_RUNNER_PENDING_HEARTBEAT",
 };
 
-static int check_refused(struct err *err)
+static int check_refused(struct conf *conf, struct err *err)
 {
-	for (size_t i = 0; i < sizeof(env_refused) / sizeof(*env_refused); i++)
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < sizeof(env_refused) / sizeof(*env_refused); i++)
 		if (env_get(env_refused[i].name))
-			return err_set(err, ERR_CONFIG, "environment %s: %s", env_refused[i].name, env_refused[i].why);
+			rc = conf_reported(conf->report,
+					   err_set(err, ERR_CONFIG, "environment %s: %s", env_refused[i].name, env_refused[i].why),
+					   err);
 	for (size_t i = 0; i < sizeof(env_unused) / sizeof(*env_unused); i++)
 		if (env_get(env_unused[i]))
 			log_warn("an environment variable has no effect in this version", KS("name", env_unused[i]));
-	return 0;
+	return rc;
+}
+
+static int apply_options(struct conf *conf, struct err *err)
+{
+	return apply_rows(conf->report, conf_options, conf, err);
+}
+
+static int apply_redis(struct conf *conf, struct err *err)
+{
+	return conf_apply_redis(conf, env_get("REDIS_URL"), err);
 }
 
 int conf_apply_environment(struct conf *conf, struct err *err)
 {
-	int rc = check_refused(err);
+	static int (*const steps[])(struct conf *conf, struct err *err) = {
+		check_refused, apply_options, apply_provisioning, apply_target, apply_tokens, apply_redis, apply_control,
+	};
+	int rc = 0;
 
-	if (!rc)
-		rc = apply_rows(conf_options, conf, err);
-	if (!rc)
-		rc = apply_provisioning(conf, err);
-	if (!rc)
-		rc = apply_target(conf, err);
-	if (!rc)
-		rc = apply_tokens(conf, err);
-	if (!rc)
-		rc = conf_apply_redis(conf, env_get("REDIS_URL"), err);
-	return rc ? rc : apply_control(conf, err);
+	for (size_t i = 0; !rc && i < sizeof(steps) / sizeof(*steps); i++)
+		rc = conf_reported(conf->report, steps[i](conf, err), err);
+	return rc;
 }

@@ -12,11 +12,25 @@
 #define CONF_SETTINGS_MAX 256
 #define CONF_WHERE_MAX 512
 
+/* What was refused so far (report.c). NULL: whoever reads stops at the first refusal. */
+struct conf_report;
+struct conf_report *conf_report_new(conf_refusal_fn *fn, void *arg); /* fn NULL: nobody is told */
+void conf_report_free(struct conf_report *report);
+/* A refusal that is told, so that reading goes on: 0. Anything else, and everything without a report: rc. */
+int conf_reported(struct conf_report *report, int rc, struct err *err);
+/* As before, of a value of that key: what a check says of it or by it later follows from this. */
+int conf_reported_key(struct conf_report *report, int rc, const char *file, const char *key, struct err *err);
+/* The checks: one that only follows is passed over. */
+int conf_reported_check(struct conf_report *report, int rc, struct err *err);
+/* The first refusal into err; 0 when there was none. */
+int conf_report_end(const struct conf_report *report, struct err *err);
+
 /* One file being read. */
 struct conf_source {
 	config_t config;
 	char *path;
 	char *dir; /* of path; includes are beneath it */
+	struct conf_report *report;
 };
 
 /* Reads and parses; what libconfig would let through (integers cut to 32 bits, absolute includes, NUL) is refused
@@ -45,7 +59,8 @@ const char *conf_origin(const struct option_row *rows, const char *key, const vo
 const char *conf_at(const struct conf *conf, const char *key);
 const char *conf_target_at(const struct conf_target *target, const char *key);
 void conf_value(const struct option_row *row, const void *base, struct option_value *ret); /* the string is borrowed */
-int conf_check_required(const struct option_row *rows, const void *base, const char *where, struct err *err);
+int conf_check_required(struct conf_report *report, const struct option_row *rows, const void *base, const char *where,
+			struct err *err);
 /* The scalar as text ("true", "15", "15m"); malloc'ed; NULL for groups, lists and arrays. */
 char *conf_scalar_text(const config_setting_t *setting);
 

@@ -324,7 +324,8 @@ static int apply_members(const struct apply *apply, config_setting_t *group, con
 		config_setting_t *setting = config_setting_get_elem(group, (unsigned)i);
 
 		snprintf(key, sizeof(key), "%s%s%s", prefix, *prefix ? "." : "", config_setting_name(setting));
-		rc = apply_setting(apply, setting, key);
+		rc = conf_reported_key(apply->source->report, apply_setting(apply, setting, key), apply->source->path, key,
+				       apply->err);
 	}
 	return rc;
 }
@@ -344,9 +345,12 @@ int conf_apply_group(const struct conf_source *source, const struct option_row *
 	return apply_members(&apply, group, "");
 }
 
-int conf_check_required(const struct option_row *rows, const void *base, const char *where, struct err *err)
+int conf_check_required(struct conf_report *report, const struct option_row *rows, const void *base, const char *where,
+			struct err *err)
 {
-	for (const struct option_row *row = rows; row->key; row++) {
+	int rc = 0;
+
+	for (const struct option_row *row = rows; !rc && row->key; row++) {
 		char *text;
 
 		if (!(row->flags & OPTION_REQUIRED))
@@ -355,8 +359,9 @@ int conf_check_required(const struct option_row *rows, const void *base, const c
 		if (!text || !*text) {
 			const char *origin = conf_origin(rows, row->key, base);
 
-			return err_set(err, ERR_CONFIG, "%s: %s: is required", origin ? origin : where, row->key);
+			rc = err_set(err, ERR_CONFIG, "%s: %s: is required", origin ? origin : where, row->key);
+			rc = conf_reported_check(report, rc, err);
 		}
 	}
-	return 0;
+	return rc;
 }

@@ -86,6 +86,7 @@ static int read_settings(const struct settings *settings, config_setting_t *grou
 		else
 			rc = add_pair(settings->target, strdup(key), conf_scalar_text(member), strdup(where),
 				      kind_of(config_setting_type(member)), err);
+		rc = conf_reported(settings->source->report, rc, err);
 	}
 	return rc;
 }
@@ -118,5 +119,5 @@ int conf_read_target(const struct conf_source *source, config_setting_t *group, 
 	rc = conf_apply_group(source, conf_target_options, group, settings.target, take_config, &settings, err);
 	if (rc)
 		return rc;
-	return conf_check_required(conf_target_options, settings.target, settings.target->file, err);
+	return conf_check_required(source->report, conf_target_options, settings.target, settings.target->file, err);
 }

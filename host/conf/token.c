@@ -234,6 +234,7 @@ int conf_read_tokens(const struct conf_source *source, config_setting_t *list, s
 	if (!config_setting_is_list(list))
 		return err_set(err, ERR_CONFIG, "%s: tokens: expected a list of groups", where);
 	for (int i = 0; !rc && i < config_setting_length(list); i++)
-		rc = read_entry(source, config_setting_get_elem(list, (unsigned)i), conf, err);
+		rc = conf_reported(source->report, read_entry(source, config_setting_get_elem(list, (unsigned)i), conf, err),
+				   err);
 	return rc;
 }

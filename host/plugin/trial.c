@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,4 +160,38 @@ void trial_end(struct trial *trial)
 	while (pid < 0 && errno == EINTR);
 	if (pid != trial->keeper || status != 0)
 		log_warn("the folder of the check could not be removed", KS("path", trial->dir));
+}
+
+/* ---- one target after the other ---- */
+
+extern char **environ;
+
+static bool is_taken(const char *program, const char *file, const char *target)
+{
+	const char *const argv[] = {program, "-t", "--target", target, "-c", file, NULL};
+	posix_spawn_file_actions_t actions;
+	int status = -1, rc;
+	pid_t pid;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+	rc = posix_spawn(&pid, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	if (rc != 0) {
+		log_warn("a target could not be checked by itself", KS("target", target), KS("why", strerror(rc)));
+		return true;
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status == 0;
+}
+
+size_t trial_apart(const struct conf *conf, const char *program)
+{
+	size_t refused = 0;
+
+	for (size_t i = 0; i < conf->target_count; i++)
+		refused += conf->targets[i].required && !is_taken(program, conf->file, conf->targets[i].name);
+	return refused;
 }

@@ -22,6 +22,10 @@ struct trial {
  * are not as the targets' open wants them. What only this user may not do is a warning in the log. Makes nothing. */
 int trial_look(const struct conf *conf, struct err *err);
 
+/* Opens each required target in a process of its own, `program -t --target NAME`, whose sentences go to standard error: how many
+ * were refused. */
+size_t trial_apart(const struct conf *conf, const char *program);
+
 /* Makes the folder, in $TMPDIR or /tmp. A process of its own removes it when this one ends it or ends, however it does.
  * Before there are threads. */
 int trial_begin(struct trial *trial, struct err *err);

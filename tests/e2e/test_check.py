@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`berthd -t` looks at everything and leaves nothing behind, whoever runs it."""
 
+import json
 import os
 import re
 import shutil
@@ -192,3 +193,30 @@ def test_each_key_with_its_origin(make):
     with_env = subprocess.run([str(BERTHD), "-t", "-c", str(conf)], capture_output=True, text=True, cwd="/",
                               env={**os.environ, "BERTH_PORT": "0", "TMPDIR": str(b.loans)})
     check("port = 0; # environment BERTH_PORT" in with_env.stdout, with_env.stdout)
+
+
+def test_all_that_is_wrong_is_told_in_one_run(make):
+    """Of the files, and of what a start looks at besides: one refusal hides no other."""
+    b = with_own_folder(make, "open-fails", "init-fails")
+    done = run_check(b)
+    equal(done.returncode, 78, done.stderr)
+    said = [line for line in done.stderr.splitlines() if line.startswith("berthd: ")]
+    check(len(said) == 2 and "open-fails" in said[0] + said[1] and "init-fails" in said[0] + said[1], "each target by itself:", done.stderr)
+    conf = b.dir / "berth.conf"
+    good = conf.read_text()
+    conf.write_text(good.replace("http:", 'lease : { idle = "soon"; active = 3; };\nhttp:', 1) + "nonsense = 1;\n")
+    (b.dir / "providers.d" / "20-open-fails.conf").write_text("provider = ;\n")
+    done = run_check(b)
+    equal(done.returncode, 78, done.stderr)
+    for words in ("lease.idle: ", "lease.active: ", "nonsense: is not a known key", "20-open-fails.conf:1: syntax error"):
+        check(len([x for x in done.stderr.splitlines() if words in x]) == 1, words, done.stderr)
+    told = b.ctl("config", "check", "-c", str(conf), "--json")
+    told = (told.returncode, json.loads(told.stdout))
+    equal((told[0], told[1]["ok"], len(told[1]["refusals"])), (6, False, 4), told)
+    equal(told[1]["why"], told[1]["refusals"][0])
+    for command in ("check", "dump"):
+        lines = b.ctl("config", command, "-c", str(conf), text=True).stderr.splitlines()
+        equal(len([x for x in lines if x.startswith("berthctl: ")]), 4, lines)
+    b.start(expect_exit=78)
+    equal(len([x for x in b.log().splitlines() if x.startswith("berthd: configuration: ")]), 4)
+    must_be_empty(b)
