@@ -9,6 +9,7 @@
 #include "api/body.h"
 #include "api/filework.h"
 #include "api/resources.h"
+#include "core/clock.h"
 #include "core/limits.h"
 #include "core/secret.h"
 
@@ -173,9 +174,26 @@ static int get_inline(struct req *req, const struct file_place *place, struct er
 	return r;
 }
 
+struct listing {
+	const char *prefix;
+	bool details; /* every entry with what is known of it, not only the paths of regular files */
+	bool recursive;
+};
+
+static const char *const kind_words[] = {
+	[BERTH_FILE_REGULAR] = "file",
+	[BERTH_FILE_DIRECTORY] = "folder",
+	[BERTH_FILE_SYMLINK] = "link",
+	[BERTH_FILE_OTHER] = "other",
+};
+
 static int by_path(const void *a, const void *b)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	const struct berth_str *one = &(*(const struct berth_file_info *const *)a)->path;
+	const struct berth_str *two = &(*(const struct berth_file_info *const *)b)->path;
+	int order = memcmp(one->ptr, two->ptr, one->len < two->len ? one->len : two->len);
+
+	return order ? order : (one->len > two->len) - (one->len < two->len);
 }
 
 static bool hidden(const struct berth_file_info *file)
@@ -186,37 +204,53 @@ static bool hidden(const struct berth_file_info *file)
 	       (file->path.len == len || file->path.ptr[len] == '/');
 }
 
-static int put_listing(struct req *req, const struct call *call, struct err *err)
+/* Times are the sandbox's to set: one that is not after 1970's first moment is left out. */
+static void put_entry(struct buf *body, const struct berth_file_info *file)
+{
+	char time[32];
+
+	buf_puts(body, "{\"path\":");
+	json_put_string(body, file->path.ptr, file->path.len);
+	buf_printf(body, ",\"kind\":\"%s\",\"size\":%llu,\"mode\":\"%04o\"", kind_words[file->kind],
+		   (unsigned long long)file->size, (unsigned)file->mode & 07777u);
+	if (file->mtime_ms > 0) {
+		clock_format(file->mtime_ms, time);
+		buf_printf(body, ",\"modified_at\":\"%s\"", time);
+	}
+	buf_puts(body, "}");
+}
+
+static int put_listing(struct req *req, const struct call *call, const struct listing *listing, struct err *err)
 {
 	size_t count = 0;
 	size_t shown = 0;
 	const struct berth_file_info *files = call_files(call, &count);
-	const char **paths = arena_alloc(req->arena, (count + 1) * sizeof(*paths));
+	const struct berth_file_info **sorted = arena_alloc(req->arena, (count + 1) * sizeof(*sorted));
+	struct buf *body = &req->reply.body;
 
-	for (size_t i = 0; paths && i < count; i++) {
-		if (files[i].kind != BERTH_FILE_REGULAR || hidden(&files[i]))
-			continue;
-		paths[shown] = arena_strndup(req->arena, files[i].path.ptr, files[i].path.len);
-		if (!paths[shown++])
-			return err_set(err, ERR_NOMEM, "out of memory");
-	}
-	if (!paths)
+	if (!sorted)
 		return err_set(err, ERR_NOMEM, "out of memory");
-	qsort(paths, shown, sizeof(*paths), by_path);
-	buf_puts(&req->reply.body, "{\"paths\":[");
+	for (size_t i = 0; i < count; i++)
+		if ((listing->details || files[i].kind == BERTH_FILE_REGULAR) && !hidden(&files[i]))
+			sorted[shown++] = &files[i];
+	qsort(sorted, shown, sizeof(*sorted), by_path);
+	buf_puts(body, listing->details ? "{\"items\":[" : "{\"paths\":[");
 	for (size_t i = 0; i < shown; i++) {
-		buf_puts(&req->reply.body, i ? "," : "");
-		json_put_string(&req->reply.body, paths[i], strlen(paths[i]));
+		buf_puts(body, i ? "," : "");
+		if (listing->details)
+			put_entry(body, sorted[i]);
+		else
+			json_put_string(body, sorted[i]->path.ptr, sorted[i]->path.len);
 	}
-	buf_puts(&req->reply.body, "]}\n");
+	buf_puts(body, "]}\n");
 	req_json(req, 200);
 	return 0;
 }
 
-static int get_listing(struct req *req, const struct file_place *place, const char *prefix, struct err *err)
+static int get_listing(struct req *req, const struct file_place *place, const struct listing *listing, struct err *err)
 {
 	struct filework work;
-	const char *path = *prefix ? prefix : ".";
+	const char *path = *listing->prefix ? listing->prefix : ".";
 	int r = ident_path_check("list", path, strlen(path), true, err);
 
 	if (r != 0)
@@ -225,25 +259,42 @@ static int get_listing(struct req *req, const struct file_place *place, const ch
 	if (r == 0 && !filework_call(&work, NULL))
 		r = err_set(err, ERR_NOMEM, "out of memory");
 	else if (r == 0)
-		r = filework_result(&work, call_file_list(work.call, work.session, path, BERTH_LIST_RECURSIVE, err),
+		r = filework_result(&work,
+				    call_file_list(work.call, work.session, path,
+						   listing->recursive ? BERTH_LIST_RECURSIVE : 0, err),
 				    err);
 	if (r == 0)
-		r = put_listing(req, work.call, err);
+		r = put_listing(req, work.call, listing, err);
 	filework_end(req, &work, r);
+	return r;
+}
+
+static int take_listing(const struct req *req, struct listing *ret, struct err *err)
+{
+	int r = req_query_bool(req, "details", false, &ret->details, err);
+
+	ret->prefix = req_query(req, "list");
+	if (r == 0)
+		r = req_query_bool(req, "recursive", true, &ret->recursive, err);
+	if (r == 0 && ret->prefix && req_query(req, "path"))
+		r = err_set(err, ERR_INVALID_REQUEST, "query parameters \"path\" and \"list\" exclude each other");
+	if (r == 0 && !ret->prefix && (req_query(req, "details") || req_query(req, "recursive")))
+		r = err_set(err, ERR_INVALID_REQUEST,
+			    "query parameters \"details\" and \"recursive\" go with \"list\"");
 	return r;
 }
 
 int file_get(struct req *req, struct err *err)
 {
 	struct file_place place;
-	const char *prefix = req_query(req, "list");
+	struct listing listing;
 	int r = filework_place(req, &place, err);
 
-	if (r == 0 && prefix && req_query(req, "path"))
-		r = err_set(err, ERR_INVALID_REQUEST, "query parameters \"path\" and \"list\" exclude each other");
+	if (r == 0)
+		r = take_listing(req, &listing, err);
 	if (r != 0)
 		return r;
-	return prefix ? get_listing(req, &place, prefix, err) : get_inline(req, &place, err);
+	return listing.prefix ? get_listing(req, &place, &listing, err) : get_inline(req, &place, err);
 }
 
 /* ---- remove, move ---- */

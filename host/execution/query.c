@@ -25,6 +25,25 @@ static int check_id(const char *id, struct err *err)
 	return record_id_valid(id) ? 0 : err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
 }
 
+/* A record as it is shown: an open one says that its cancel was asked for, which the row does not. */
+static int load_shown(struct txn *txn, const char *id, struct record *ret, struct err *err)
+{
+	struct store_row row;
+	struct claim c;
+	int rc = steps_load(txn, id, ret, NULL, err);
+
+	if (rc || record_status_terminal(ret->status))
+		return rc;
+	rc = txn_get(txn, STORE_CLAIM, id, &row, err);
+	if (rc || !row.doc)
+		return rc;
+	if (claim_decode(txn_arena(txn), id, row.doc, row.doc_len, &c, err) == 0)
+		ret->cancel_requested_ms = c.cancel_requested_ms;
+	else
+		err_clear(err); /* the record can be read without it */
+	return 0;
+}
+
 struct one {
 	const char *id;
 	struct buf *buf; /* NULL: only the head */
@@ -36,7 +55,7 @@ struct one {
 
 static int load_one(struct one *one, struct txn *txn, struct record *ret, struct err *err)
 {
-	int rc = steps_load(txn, one->id, ret, NULL, err);
+	int rc = one->buf ? load_shown(txn, one->id, ret, err) : steps_load(txn, one->id, ret, NULL, err);
 
 	if (rc == 0)
 		rc = ident_make(&one->head.ident, ret->workspace_id, ret->task_id, err);
@@ -221,7 +240,7 @@ static bool list_candidate(const struct store_row *row, void *arg)
 static int list_item(struct list *list, struct txn *txn, const char *id, struct err *err)
 {
 	struct record r;
-	int rc = steps_load(txn, id, &r, NULL, err);
+	int rc = load_shown(txn, id, &r, err);
 
 	/* One that is gone meanwhile, or cannot be read, does not hide the others. */
 	if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)

@@ -140,6 +140,7 @@ static const struct json_field lost_fields[] = {
 			FIELD(record, started_ms, "started_at", JSON_TIME, 0),                                         \
 			FIELD(record, execution_expires_ms, "execution_expires_at", JSON_TIME, 0),                     \
 			FIELD(record, completed_ms, "completed_at", JSON_TIME, 0),                                     \
+			FIELD(record, cancel_requested_ms, "cancel_requested_at", JSON_TIME, 0),                       \
 			FIELD(record, idempotency_key, "idempotency_key", JSON_STR, JSON_OMIT | JSON_HIDDEN),          \
 			FIELD(record, traceparent, "traceparent", JSON_STR, JSON_OMIT | JSON_HIDDEN), END,             \
 	}
@@ -228,6 +229,7 @@ int record_encode(const struct record *r, struct buf *buf, struct err *err)
 	struct record stored = *r;
 
 	stored.command.command_body = NULL;
+	stored.cancel_requested_ms = 0;
 	return encode(&stored, buf, 0, err);
 }
 

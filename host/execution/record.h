@@ -99,6 +99,7 @@ struct record {
 	const char *target;
 	int64_t created_ms, updated_ms, queue_expires_ms;
 	int64_t started_ms, execution_expires_ms, completed_ms;
+	int64_t cancel_requested_ms; /* only while an open record is shown; it is the claim's, never in the row */
 	const char *idempotency_key; /* hidden */
 	const char *traceparent;     /* hidden: of the request that made it */
 };

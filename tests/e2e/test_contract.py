@@ -113,6 +113,7 @@ def see_files(walk, b):
     walk("PUT", "/sandbox/files", {**place, "path": "a", "content_base64": "YQ=="}, expect=200)
     walk("GET", "/sandbox/files", expect=200, path="a", **place)
     walk("GET", "/sandbox/files", expect=200, list="", **place)
+    walk("GET", "/sandbox/files", expect=200, list="", details="true", recursive="false", **place)
     walk("POST", "/sandbox/files/move", {**place, "from": "a", "to": "b"}, expect=200)
     walk("PUT", "/sandbox/file-content", b"bytes", expect=200, path="c", **place)
     walk("GET", "/sandbox/file-content", expect=200, path="c", **place)
