@@ -129,16 +129,17 @@ int ctl_deadletters_list(struct ctl *ctl, const struct ctl_args *args)
 		{0},
 	};
 	const struct list_options *o = args->options;
-	struct json_object *items = NULL;
-	int rc = ctl_list(ctl, "deadletters", "/admin/deadletters", o->limit ? o->limit : INT64_MAX, &items);
+	struct json_object *list = NULL, *items;
+	int rc = ctl_list(ctl, "deadletters", "/admin/deadletters", o->limit ? o->limit : INT64_MAX, &list);
 
+	items = ctl_at(list, "items");
 	if (!rc && ctl->json)
-		ctl_json(items);
+		ctl_json(list);
 	else if (!rc && !json_object_array_length(items))
 		fputs("no dead letters\n", stderr);
 	else if (!rc)
 		ctl_table(items, columns);
-	json_object_put(items);
+	json_object_put(list);
 	return rc;
 }
 
@@ -153,8 +154,9 @@ int ctl_deadletters_show(struct ctl *ctl, const struct ctl_args *args)
 	return rc;
 }
 
-static int for_letters(struct ctl *ctl, const struct ctl_args *args, const char *method, const char *done)
+static int for_letters(struct ctl *ctl, const struct ctl_args *args, const char *method, const char *done, const char *key)
 {
+	struct json_object *items = json_object_new_array();
 	int first = 0;
 
 	for (int i = 0; i < args->count; i++) {
@@ -168,25 +170,27 @@ static int for_letters(struct ctl *ctl, const struct ctl_args *args, const char 
 			rc = ctl_explain(ctl, &reply, args->words[i], NO_LETTER);
 		else if (!rc && !ctl->json)
 			printf("%s %s\n", args->words[i], done);
+		json_object_array_add(items, ctl_json_item("id", args->words[i], key, rc, &reply));
 		ctl_reply_fini(&reply);
 		buf_fini(&path);
 		first = first ? first : rc;
 		if (rc == CTL_DENIED || rc == CTL_UNAVAILABLE)
 			break;
 	}
-	if (!first && ctl->json)
-		puts("{}");
+	if (ctl->json)
+		ctl_json_items(items);
+	json_object_put(items);
 	return first;
 }
 
 int ctl_deadletters_requeue(struct ctl *ctl, const struct ctl_args *args)
 {
-	return for_letters(ctl, args, "POST", "is back in the queue");
+	return for_letters(ctl, args, "POST", "is back in the queue", "requeued");
 }
 
 int ctl_deadletters_drop(struct ctl *ctl, const struct ctl_args *args)
 {
-	return for_letters(ctl, args, "DELETE", "is dropped");
+	return for_letters(ctl, args, "DELETE", "is dropped", "dropped");
 }
 
 /* ---- verify, recover ---- */

@@ -46,6 +46,7 @@ struct ctl ctl_twin(const struct ctl *ctl)
 
 	twin.easy = NULL;
 	twin.easy_busy = false;
+	twin.waits_for = NULL;
 	return twin;
 }
 
@@ -127,6 +128,8 @@ static int on_tick(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off
 	if (!strcmp(x->method, "DELETE") || (!strcmp(x->method, "POST") && ctl_stopped()))
 		return 0;
 	ctl_pass_interrupt(x->ctl);
+	if (x->upload)
+		ctl_waiting_tick(x->ctl);
 	return ctl_stopped();
 }
 

@@ -10,6 +10,7 @@
 	{                                                                                                              \
 		.name = name_, .run = ctl_##function_, .usage = usage_, .doc = doc_, __VA_ARGS__                       \
 	}
+#define LIST .json = CTL_SHAPE_LIST
 #define OPTIONS(rows_, type_) .options = rows_, .options_size = sizeof(struct type_)
 
 static const struct ctl_command running[] = {
@@ -34,9 +35,9 @@ static const struct ctl_command running[] = {
 	    OPTIONS(logs_options, logs_options),
 	    .more = "Without --follow: what is there now. --json prints the record with the head and tail of both streams.\n",
 	    .examples = "berthctl logs -f sexec_0123456789abcdef01234567\nberthctl logs --stderr sexec_0123456789abcdef01234567\n"),
-	ROW("events", events, "EXECUTION", "Print what happens to an execution, until it has ended; --json: one event a line.",
+	ROW("events", events, "EXECUTION", "Print what happens to an execution, until it has ended.", .json = CTL_SHAPE_LINES,
 	    .examples = "berthctl events sexec_0123456789abcdef01234567\n"),
-	ROW("executions", executions, "[TASK]", "List executions, newest first.", OPTIONS(executions_options, list_options),
+	ROW("executions", executions, "[TASK]", "List executions, newest first.", LIST, OPTIONS(executions_options, list_options),
 	    .more = "Lists hold no commands: 'berthctl show' prints one execution with its command.\n",
 	    .examples = "berthctl executions build-7\nberthctl executions --status running --json\n"),
 	ROW("show", execution_show, "EXECUTION", "Show one execution: its command, where it stands, how it ended.",
@@ -75,12 +76,13 @@ static const struct ctl_command files[] = {
 	    .examples = "berthctl get build-7 out/report.pdf\n"
 			"berthctl get -r build-7 out results\n"
 			"berthctl get -r build-7 .\n"),
-	ROW("ls", ls, "TASK [PATH]", "List the files of the task's workspace, at any depth.",
-	    .examples = "berthctl ls build-7\nberthctl ls build-7 src\n"),
+	ROW("ls", ls, "TASK [PATH]", "List the files of the task's workspace, at any depth.", OPTIONS(ls_options, ls_options), LIST,
+	    .more = "With --long folders end in '/', links in '@'.\n",
+	    .examples = "berthctl ls build-7\nberthctl ls -l build-7 src\n"),
 	ROW("cat", cat, "TASK PATH", "Write a file of the task's workspace to standard output.",
 	    .more = "--json prints the content as base64, of a file of at most 16 MiB.\n",
 	    .examples = "berthctl cat build-7 out/summary.txt\n"),
-	ROW("rm", rm, "TASK PATH…", "Remove files of the task's workspace.", OPTIONS(rm_options, rm_options),
+	ROW("rm", rm, "TASK PATH…", "Remove files of the task's workspace.", LIST, OPTIONS(rm_options, rm_options),
 	    .examples = "berthctl rm build-7 in/data.csv\nberthctl rm -r build-7 out\n"),
 	ROW("mv", mv, "TASK FROM TO", "Rename or move a file of the task's workspace.",
 	    .examples = "berthctl mv build-7 draft.md final.md\n"),
@@ -89,7 +91,7 @@ static const struct ctl_command files[] = {
 
 static const struct ctl_command tasks[] = {
 	ROW("task", task, "TASK", "Show a task: its session, lease, operations.", .examples = "berthctl task build-7\n"),
-	ROW("sessions", sessions, "", "List the sessions of a workspace, one for each task that has a sandbox.",
+	ROW("sessions", sessions, "", "List the sessions of a workspace, one for each task that has a sandbox.", LIST,
 	    OPTIONS(sessions_options, list_options), .examples = "berthctl sessions\nberthctl sessions -w team --json\n"),
 	ROW("retire", retire, "TASK", "Tear a task's session down.", OPTIONS(retire_options, retire_options),
 	    .more = "Waits until the provider confirms it; with exit code 5 when that takes longer than --wait: it goes on by itself. Without\n"
@@ -101,7 +103,7 @@ static const struct ctl_command tasks[] = {
 };
 
 static const struct ctl_command operators[] = {
-	ROW("targets", targets, "", "List targets: the configured providers, their health and what they do.",
+	ROW("targets", targets, "", "List targets: the configured providers, their health and what they do.", LIST,
 	    .more = "REGION is what commands may ask for with --region. STATUS is ok, or degraded: then it is given no new work, and WHY has\n"
 		    "the reason. DRAINED is true where no new sessions are made; what lives goes on ('berthctl undrain' opens it).\n\n"
 		    "RUNNING counts the calls of the plugin right now, a command that runs among them. STUCK are those of them that are\n"
@@ -111,7 +113,7 @@ static const struct ctl_command operators[] = {
 	ROW("drain", drain, "TARGET", "Close a target for new sessions; what lives there goes on.",
 	    .examples = "berthctl drain eu-1\n"),
 	ROW("undrain", undrain, "TARGET", "Let a drained target take new sessions again.", .examples = "berthctl undrain eu-1\n"),
-	ROW("hosts", hosts, "", "List the daemons that serve this deployment.", .examples = "berthctl hosts\n"),
+	ROW("hosts", hosts, "", "List the daemons that serve this deployment.", LIST, .examples = "berthctl hosts\n"),
 	ROW("verify", verify, "", "Compare what the providers hold with what Berth knows.",
 	    .more = "Exit code 0 when every session belongs to a binding and every binding has its session, else 1.\n",
 	    .examples = "berthctl verify\n"),
@@ -119,18 +121,18 @@ static const struct ctl_command operators[] = {
 	    .more = "A daemon with a new store keeps the sweep off for one lease and adopts what providers still hold\n"
 		    "(docs/state.md). This ends that early.\n",
 	    .examples = "berthctl recover\n"),
-	ROW("deadletters list", deadletters_list, "", "List messages that could not be handled, oldest first.",
+	ROW("deadletters list", deadletters_list, "", "List messages that could not be handled, oldest first.", LIST,
 	    OPTIONS(deadletters_options, list_options), .examples = "berthctl deadletters list\n"),
 	ROW("deadletters show", deadletters_show, "LETTER", "Print one of them as JSON.", .examples = "berthctl deadletters show 17\n"),
-	ROW("deadletters requeue", deadletters_requeue, "LETTER…", "Put their messages back into the queue.",
+	ROW("deadletters requeue", deadletters_requeue, "LETTER…", "Put their messages back into the queue.", LIST,
 	    .examples = "berthctl deadletters requeue 17 18\n"),
-	ROW("deadletters drop", deadletters_drop, "LETTER…", "Drop them.", .examples = "berthctl deadletters drop 17\n"),
-	ROW("providers list", providers_list, "", "List the plugins of the running daemon.", .examples = "berthctl providers list\n"),
+	ROW("deadletters drop", deadletters_drop, "LETTER…", "Drop them.", LIST, .examples = "berthctl deadletters drop 17\n"),
+	ROW("providers list", providers_list, "", "List the plugins of the running daemon.", LIST, .examples = "berthctl providers list\n"),
 	{0},
 };
 
 static const struct ctl_command locals[] = {
-	ROW("providers check", providers_check, "", "Load each target's plugin as a start of berthd would, and say what comes of it.",
+	ROW("providers check", providers_check, "", "Load each target's plugin as a start of berthd would, and say what comes of it.", LIST,
 	    OPTIONS(local_options, local_options), .flags = CTL_LOCAL,
 	    .more = "Needs no running daemon: each target is opened by a 'berthd -t' of its own, with its configuration, after the trial of\n"
 		    "its plugin in a child. Exit code 6 when one is refused.\n",
@@ -145,12 +147,12 @@ static const struct ctl_command locals[] = {
 	ROW("config dump", config_dump, "", "Print every key that is in effect, defaults and environment included, secrets masked.",
 	    OPTIONS(local_options, local_options), .flags = CTL_LOCAL,
 	    .examples = "berthctl config dump\nberthctl config dump --json -c etc/berth.conf\n"),
-	ROW("completion", completion, "SHELL", "Print the completion script of bash or zsh.", .flags = CTL_LOCAL,
+	ROW("completion", completion, "SHELL", "Print the completion script of bash or zsh.", .json = CTL_SHAPE_NONE, .flags = CTL_LOCAL,
 	    .more = "SHELL is bash or zsh. Tasks, executions, targets and paths are completed by asking the daemon, with the same settings as\n"
 		    "every command.\n",
 	    .examples = ". <(berthctl completion bash)\n"
 			"berthctl completion zsh >\"${fpath[1]}/_berthctl\"\n"),
-	ROW("help", help_of, "[COMMAND…]", "Print help, of a command too.", .flags = CTL_LOCAL,
+	ROW("help", help_of, "[COMMAND…]", "Print help, of a command too.", .json = CTL_SHAPE_NONE, .flags = CTL_LOCAL,
 	    .examples = "berthctl help exec\nberthctl help providers check\n"),
 	ROW("version", version, "", "Print the version of berthctl; 'berthctl hosts' has those of the daemons.", .flags = CTL_LOCAL,
 	    .examples = "berthctl version\nberthctl version --json\n"),

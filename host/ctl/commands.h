@@ -31,6 +31,9 @@ struct get_options {
 	bool recursive, plain;
 	int64_t jobs;
 };
+struct ls_options {
+	bool one_level;
+};
 struct rm_options {
 	bool recursive, force;
 };
@@ -83,6 +86,6 @@ CTL_COMMANDS(X)
 #undef X
 
 extern const struct ctl_option exec_options[], logs_options[], executions_options[], wait_options[], sessions_options[], put_options[],
-	get_options[], rm_options[], retire_options[], deadletters_options[], local_options[];
+	get_options[], ls_options[], rm_options[], retire_options[], deadletters_options[], local_options[];
 
 #endif

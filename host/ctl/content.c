@@ -213,7 +213,9 @@ int ctl_send(struct ctl *ctl, const char *task, const char *name, int fd, const 
 	ctl_progress_begin(&progress, label, c.size);
 	progress.on = progress.on && !ctl->json;
 	c.arg = &progress;
+	ctl_waiting_begin(ctl, task);
 	rc = content_put(&c, &reply);
+	ctl_waiting_end(ctl);
 	ctl_progress_end(&progress);
 	if (!rc && reply.status / 100 != 2)
 		rc = ctl_explain_file(ctl, &reply, task, name);
@@ -252,7 +254,9 @@ int ctl_send_bytes(struct ctl *ctl, const char *task, const char *name, const vo
 
 	ctl_file_path(&path, ctl, "file-content", task, "path", name);
 	ctl_query(&path, "mode", "0600");
+	ctl_waiting_begin(ctl, task);
 	rc = ctl_upload(ctl, path.ptr, &how, &reply);
+	ctl_waiting_end(ctl);
 	if (!rc && reply.status / 100 != 2)
 		rc = ctl_explain_file(ctl, &reply, task, name);
 	ctl_reply_fini(&reply);

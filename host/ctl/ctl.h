@@ -40,6 +40,10 @@ struct ctl {
 	char *workspace;
 	char *ca_file; /* NULL: the system's certificates */
 	bool json;
+	/* A sandbox that an upload waits for (waiting.c). */
+	const char *waits_for;
+	int64_t waits_since_ns;
+	bool waits_shown;
 	bool hurried;	/* completion: short limits, nothing is said */
 	void *easy;	/* client.c: the handle that keeps the connection */
 	bool easy_busy; /* it is inside an exchange: a nested one takes another */
@@ -84,6 +88,20 @@ struct ctl_args {
 #define CTL_OPEN 8u /* completion offers executions that have not ended */
 #define CTL_OPTIONS_MAX 256
 
+/* What --json makes of a command: X(NAME, sentence for help). The one rule of all of them stands in ctl_json_rule. */
+#define CTL_SHAPES(X)                                                                                                  \
+	X(ONE, "print JSON: one object")                                                                               \
+	X(LIST, "print JSON: {\"items\": […]}")                                                                        \
+	X(LINES, "print JSON: one object a line")                                                                      \
+	X(NONE, NULL)
+
+enum ctl_shape {
+#define X(name, text) CTL_SHAPE_##name,
+	CTL_SHAPES(X)
+#undef X
+};
+extern const char ctl_json_rule[]; /* for people; document.c */
+
 struct ctl_command {
 	const char *name;  /* one or two words */
 	const char *usage; /* operands: WORD, [WORD], and … at the end of one that repeats. Completion knows some of the words */
@@ -93,8 +111,11 @@ struct ctl_command {
 	const struct ctl_option *options;
 	size_t options_size;
 	unsigned flags;
+	enum ctl_shape json;
 	int (*run)(struct ctl *ctl, const struct ctl_args *args);
 };
+/* The sentence of its --json; NULL where it has none. */
+const char *ctl_shape_text(const struct ctl_command *command);
 
 struct ctl_group {
 	const char *title;
@@ -107,7 +128,7 @@ const struct ctl_command *ctl_find(int argc, char **argv, int *ret_words);
 /* "there is no command …" with the nearest one, or the list of a family ("providers"); CTL_USAGE. */
 int ctl_no_command(int argc, char **argv);
 
-/* Options that every command takes, in `struct ctl_shared`; of a CTL_LOCAL one the last two only. */
+/* Options that every command takes, in `struct ctl_shared`; of a CTL_LOCAL one the last two only, without JSON the last one. */
 struct ctl_shared {
 	const char *address, *token_file, *workspace, *ca_file;
 	bool json, help;
@@ -213,6 +234,12 @@ void ctl_execution_path(struct buf *path, const char *id, const char *rest);
 int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stderr, bool live);
 /* On a terminal: says that a command still waits for its sandbox, until it runs. */
 void ctl_wait_running(struct ctl *ctl, const char *id, const char *task);
+/* The same of an upload, between begin and end; each tick of its exchange looks (waiting.c). */
+void ctl_waiting_begin(struct ctl *ctl, const char *task);
+void ctl_waiting_tick(struct ctl *ctl);
+void ctl_waiting_end(struct ctl *ctl);
+/* Says what the task waits for since then, with the record's status where it is a command that waits; true when it said. */
+bool ctl_waiting_say(struct ctl *ctl, const char *task, const char *status, int64_t since_ns);
 /* Waits for the terminal record; the caller puts it. */
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret);
 /* An outage while something is followed (outage.c): what takes a while is said, once, and tried for CTL_OUTAGE_MS in all. */
@@ -278,7 +305,7 @@ void ctl_progress_line(const struct ctl_progress *p, int64_t now_ns, struct buf 
 void ctl_put_bytes(struct buf *out, int64_t bytes); /* "12.3 MiB" */
 
 /* ---- output (table.c, value.c) ---- */
-enum ctl_form { CTL_PLAIN, CTL_AGE, CTL_UNTIL, CTL_MS, CTL_BYTES, CTL_LIST };
+enum ctl_form { CTL_PLAIN, CTL_AGE, CTL_AGO, CTL_UNTIL, CTL_MS, CTL_BYTES, CTL_LIST };
 struct ctl_column {
 	const char *title;
 	const char *path; /* dotted path in each item */
@@ -296,14 +323,26 @@ void ctl_value(struct buf *out, struct json_object *item, const struct ctl_colum
 /* Text with control bytes shown as '?'. */
 void ctl_clean(struct buf *out, const char *text);
 
-void ctl_json(struct json_object *json); /* pretty, to standard output */
+/* The document of a command, once (document.c): pretty, to standard output; NULL = {}. */
+void ctl_json(struct json_object *json);
+void ctl_json_items(struct json_object *items); /* {"items": items}; takes none of the caller's references */
+void ctl_json_line(struct json_object *json);	/* one of a stream */
+/* What became of one of several things, {name: word, done: true} or with "error" and "message"; the caller's to put. */
+struct json_object *ctl_json_item(const char *name, const char *word, const char *done, int rc, const struct ctl_reply *reply);
+/* For the document of a command that failed without one: the first answer that was an error, the first sentence of our own. */
+void ctl_json_refused(struct json_object *answer);
+void ctl_json_failed(int code, const char *sentence);
+/* At the end of a command with --json: an error that no document told becomes one. */
+void ctl_json_end(const struct ctl_command *command, int rc);
+const char *ctl_exit_word(int code); /* "not_found" */
 const char *ctl_text(struct json_object *json, const char *path); /* "" when absent; scalars as text, borrowed */
 int64_t ctl_number(struct json_object *json, const char *path, int64_t absent);
 struct json_object *ctl_at(struct json_object *json, const char *path);
 /* Durations as "15m", "900s" or plain seconds, into whole seconds; -1 when not one. */
 int64_t ctl_seconds(const char *text);
-/* Fetches every page of a list route into one array; 0 or an exit code, with the sentence printed about `what`. */
-int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit, struct json_object **ret_items);
+/* Fetches the pages of a list route into one list as the API answers it, "items" and, where limit cut it, "next_cursor"; 0 or an
+ * exit code, with the sentence printed about `what`. */
+int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit, struct json_object **ret_list);
 /* One exchange whose good answer is printed: JSON with --json, else by `show` (NULL: as JSON). */
 int ctl_show(struct ctl *ctl, const char *method, const char *path, const char *what, const char *hint,
 	     void (*show)(struct json_object *json));

@@ -51,8 +51,7 @@ static void show_status(struct events *e, struct json_object *json)
 	struct buf line;
 
 	if (e->ctl->json) {
-		puts(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-		fflush(stdout);
+		ctl_json_line(json);
 		return;
 	}
 	buf_init(&line, LIMIT_MIB);

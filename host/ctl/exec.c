@@ -220,8 +220,7 @@ static int follow_to_end(struct ctl *ctl, const char *id, const char *task, cons
 	struct json_object *record = NULL;
 	int rc = 0;
 
-	if (!ctl->json && !o->quiet)
-		ctl_wait_running(ctl, id, task);
+	ctl_wait_running(ctl, id, task);
 	if (!ctl->json && !o->quiet)
 		rc = ctl_follow(ctl, id, true, true, true);
 	if (rc)

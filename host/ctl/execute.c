@@ -187,6 +187,8 @@ int ctl_run_script(struct ctl *ctl, const char *task, const char *script, struct
 	int rc = ctl_create(ctl, &create, &record);
 
 	if (!rc)
+		ctl_wait_running(ctl, ctl_text(record, "id"), task);
+	if (!rc)
 		rc = ctl_wait_terminal(ctl, ctl_text(record, "id"), &ended);
 	cancel_stopped(ctl, ctl_text(record, "id"));
 	if (!rc)

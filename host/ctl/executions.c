@@ -5,6 +5,8 @@
 #include "core/limits.h"
 #include "ctl/commands.h"
 
+#define LIST_USUAL 50
+
 const struct ctl_option logs_options[] = {
 	{.name = "follow", .letter = 'f', .type = CTL_FLAG, .off = offsetof(struct logs_options, follow),
 	 .doc = "go on until the command ends"},
@@ -92,6 +94,17 @@ static void say_none(const struct ctl *ctl, const char *task, const char *status
 		status ? " that are " : "", status ? status : "", ctl->workspace);
 }
 
+/* What was asked to end and has not yet has no reason of its own so far. */
+static void note_cancels(struct json_object *items)
+{
+	for (size_t i = 0; i < json_object_array_length(items); i++) {
+		struct json_object *item = json_object_array_get_idx(items, i);
+
+		if (*ctl_text(item, "cancel_requested_at"))
+			json_object_object_add(item, "reason", json_object_new_string("cancel asked for"));
+	}
+}
+
 int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 {
 	static const struct ctl_column columns[] = {
@@ -106,7 +119,7 @@ int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 		{0},
 	};
 	const struct list_options *o = args->options;
-	struct json_object *items = NULL;
+	struct json_object *list = NULL, *items;
 	struct buf path;
 	int rc;
 
@@ -115,15 +128,20 @@ int ctl_executions(struct ctl *ctl, const struct ctl_args *args)
 	ctl_query(&path, "workspace_id", ctl->workspace);
 	ctl_query(&path, "task_id", args->count ? args->words[0] : NULL);
 	ctl_query(&path, "status", o->status);
-	rc = ctl_list(ctl, "executions", path.ptr, o->limit ? o->limit : 50, &items);
+	rc = ctl_list(ctl, "executions", path.ptr, o->limit ? o->limit : LIST_USUAL, &list);
+	items = ctl_at(list, "items");
 	buf_fini(&path);
 	if (!rc && ctl->json)
-		ctl_json(items);
+		ctl_json(list);
 	else if (!rc && !json_object_array_length(items))
 		say_none(ctl, args->count ? args->words[0] : NULL, o->status);
-	else if (!rc)
+	else if (!rc) {
+		note_cancels(items);
 		ctl_table(items, columns);
-	json_object_put(items);
+		if (!o->limit && ctl_at(list, "next_cursor"))
+			fprintf(stderr, "these are the newest %d; --limit N lists more\n", LIST_USUAL);
+	}
+	json_object_put(list);
 	return rc;
 }
 
@@ -136,6 +154,7 @@ static void print_execution(struct json_object *record)
 		{"workspace", "workspace_id", false, CTL_PLAIN},
 		{"task", "task_id", false, CTL_PLAIN},
 		{"status", "status", false, CTL_PLAIN},
+		{"cancel asked", "cancel_requested_at", false, CTL_AGO},
 		{"reason", "reason", false, CTL_PLAIN},
 		{"", "error", false, CTL_PLAIN},
 		{"exit code", "result.exit_code", false, CTL_PLAIN},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What an answer that is an error means: its sentence, what to do next, and the exit code. Any thread; prints to standard
- * error, with --json the answer to standard output too. Never prints the token.
+ * error, and keeps the answer for --json. Never prints the token.
  */
 #include "ctl/ctl.h"
 
@@ -107,8 +107,8 @@ int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char
 
 	if (ctl->hurried)
 		return advice->code;
-	if (ctl->json && reply->json)
-		ctl_json(reply->json);
+	if (reply->json)
+		ctl_json_refused(reply->json);
 	buf_init(&text, 65536);
 	ctl_clean(&text, *message ? message : "the answer is not berthd's; is the address right?");
 	if (*word)

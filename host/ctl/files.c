@@ -44,6 +44,12 @@ const struct ctl_option get_options[] = {
 	{0},
 };
 
+const struct ctl_option ls_options[] = {
+	{.name = "long", .letter = 'l', .type = CTL_FLAG, .off = offsetof(struct ls_options, one_level),
+	 .doc = "one level only, folders and links too, with permissions, sizes and times (UTC)"},
+	{0},
+};
+
 const struct ctl_option rm_options[] = {
 	{.name = "recursive", .letter = 'r', .type = CTL_FLAG, .off = offsetof(struct rm_options, recursive),
 	 .doc = "folders with everything in them"},
@@ -198,6 +204,8 @@ int ctl_get(struct ctl *ctl, const struct ctl_args *args)
 	strip_slashes(name);
 	if (o->recursive && given && !strcmp(given, "-"))
 		return ctl_fail(CTL_USAGE, "get: --recursive needs a folder to copy to, not '-'");
+	if (ctl->json && given && !strcmp(given, "-"))
+		return ctl_fail(CTL_USAGE, "get: --json and '-' exclude each other; berthctl cat --json prints the content as base64");
 	ctl_stop_on_signal();
 	if (o->recursive)
 		return tree_get(ctl, task, name, given ? given : strcmp(name, ".") ? name_of(name, copy, sizeof(copy)) : task, o);
@@ -252,6 +260,44 @@ int ctl_cat(struct ctl *ctl, const struct ctl_args *args)
 	return rc;
 }
 
+/* For people: the time to the second, and what is no file by a mark, as the size of such a one tells nothing. */
+static void make_readable(struct json_object *item)
+{
+	static const struct {
+		const char *kind, *mark;
+	} marks[] = {{"folder", "/"}, {"link", "@"}, {"other", "="}};
+	const char *time = ctl_text(item, "modified_at");
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.10s%s%.8s", time, *time ? " " : "", strlen(time) > 19 ? time + 11 : "");
+	json_object_object_add(item, "modified_at", json_object_new_string(text));
+	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++) {
+		struct buf path;
+
+		if (strcmp(ctl_text(item, "kind"), marks[i].kind) != 0)
+			continue;
+		buf_init(&path, 65536);
+		buf_printf(&path, "%s%s", ctl_text(item, "path"), marks[i].mark);
+		json_object_object_add(item, "path", json_object_new_string(path.ptr ? path.ptr : ""));
+		json_object_object_del(item, "size");
+		buf_fini(&path);
+	}
+}
+
+static void print_entries(struct json_object *json)
+{
+	static const struct ctl_column columns[] = {
+		{"MODE", "mode", false, CTL_PLAIN}, {"SIZE", "size", false, CTL_BYTES},
+		{"CHANGED", "modified_at", false, CTL_PLAIN}, {"PATH", "path", true, CTL_PLAIN}, {0},
+	};
+	struct json_object *items = ctl_at(json, "items");
+
+	for (size_t i = 0; items && i < json_object_array_length(items); i++)
+		make_readable(json_object_array_get_idx(items, i));
+	if (items && json_object_array_length(items))
+		ctl_table(items, columns);
+}
+
 static void print_paths(struct json_object *json)
 {
 	struct json_object *paths = ctl_at(json, "paths");
@@ -268,6 +314,7 @@ static void print_paths(struct json_object *json)
 
 int ctl_ls(struct ctl *ctl, const struct ctl_args *args)
 {
+	const struct ls_options *o = args->options;
 	struct buf path;
 	int rc;
 
@@ -275,12 +322,15 @@ int ctl_ls(struct ctl *ctl, const struct ctl_args *args)
 		strip_slashes(args->words[1]);
 	ctl_file_path(&path, ctl, "files", args->words[0], "list", args->count > 1 ? args->words[1] : ".");
 	ctl_query(&path, "ensure", "false");
-	rc = show_file(ctl, path.ptr, args->words[0], args->count > 1 ? args->words[1] : args->words[0], print_paths);
+	ctl_query(&path, "details", o->one_level || ctl->json ? "true" : NULL);
+	ctl_query(&path, "recursive", o->one_level ? "false" : NULL);
+	rc = show_file(ctl, path.ptr, args->words[0], args->count > 1 ? args->words[1] : args->words[0],
+		       o->one_level ? print_entries : print_paths);
 	buf_fini(&path);
 	return rc;
 }
 
-static int remove_one(struct ctl *ctl, const char *task, const char *name, const struct rm_options *o)
+static int remove_one(struct ctl *ctl, const char *task, const char *name, const struct rm_options *o, struct json_object *items)
 {
 	struct ctl_reply reply;
 	struct buf path;
@@ -294,6 +344,7 @@ static int remove_one(struct ctl *ctl, const char *task, const char *name, const
 		rc = ctl_explain_file(ctl, &reply, task, name);
 	if (rc && (reply.status == 400 || reply.status == 409) && !o->recursive)
 		fputs("  berthctl rm -r removes folders\n", stderr);
+	json_object_array_add(items, ctl_json_item("path", name, "removed", rc, &reply));
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
 	return rc;
@@ -301,19 +352,21 @@ static int remove_one(struct ctl *ctl, const char *task, const char *name, const
 
 int ctl_rm(struct ctl *ctl, const struct ctl_args *args)
 {
+	struct json_object *items = json_object_new_array();
 	int first = 0;
 
 	for (int i = 1; i < args->count; i++) {
 		int rc;
 
 		strip_slashes(args->words[i]);
-		rc = remove_one(ctl, args->words[0], args->words[i], args->options);
+		rc = remove_one(ctl, args->words[0], args->words[i], args->options, items);
 		first = first ? first : rc;
 		if (rc == CTL_DENIED || rc == CTL_UNAVAILABLE)
 			break;
 	}
-	if (!first && ctl->json)
-		puts("{}");
+	if (ctl->json)
+		ctl_json_items(items);
+	json_object_put(items);
 	return first;
 }
 

@@ -15,7 +15,6 @@
 #include "core/json.h"
 
 #define RETRY_PAUSE_MS 200
-#define WAITS_MS 2000 /* a sandbox that takes longer is worth a word */
 
 static atomic_int interrupts;
 static atomic_bool cancel_sent;
@@ -231,11 +230,8 @@ void ctl_wait_running(struct ctl *ctl, const char *id, const char *task)
 			snprintf(rest, sizeof(rest), "?wait=1s&revision=%lld", (long long)revision);
 		ctl_execution_path(&path, id, rest);
 		more = !ctl_try(ctl, "GET", path.ptr, NULL, NULL, &reply) && reply.status == 200 && waits(reply.json);
-		if (more && clock_boot_ns() - began_ns >= WAITS_MS * CLOCK_NS_PER_MS) {
-			fprintf(stderr, "\r%s waits for its sandbox (%s, %llds)\x1b[K", task, ctl_text(reply.json, "status"),
-				(long long)((clock_boot_ns() - began_ns) / CLOCK_NS_PER_S));
+		if (more && ctl_waiting_say(ctl, task, ctl_text(reply.json, "status"), began_ns))
 			shown = true;
-		}
 		revision = ctl_number(reply.json, "revision", 0);
 		ctl_reply_fini(&reply);
 		buf_fini(&path);

@@ -23,13 +23,13 @@ static void put_lines(FILE *out, const char *text, const char *indent)
 	}
 }
 
-static void put_option(FILE *out, const struct ctl_option *o)
+static void put_option(FILE *out, const struct ctl_option *o, const char *doc)
 {
 	char left[64];
 
 	snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? ", " : "  ",
 		 o->name, o->argument ? " " : "", o->argument ? o->argument : "");
-	fprintf(out, "  %-26s %s\n", left, o->doc);
+	fprintf(out, "  %-26s %s\n", left, doc);
 }
 
 static void put_exits(FILE *out, bool passes)
@@ -55,9 +55,9 @@ void ctl_help(const struct ctl_command *command)
 	}
 	puts("\nOptions:");
 	for (o = command->options; o && o->name; o++)
-		put_option(stdout, o);
+		put_option(stdout, o, o->doc);
 	for (o = ctl_shared_of(command); o->name; o++)
-		put_option(stdout, o);
+		put_option(stdout, o, !strcmp(o->name, "json") ? ctl_shape_text(command) : o->doc);
 	if (command->flags & CTL_PASSES)
 		puts("\nExit codes: the command's own, or");
 	if (command->flags & CTL_PASSES)
@@ -85,7 +85,9 @@ void ctl_usage(FILE *out)
 	}
 	fputs("\nberthctl COMMAND --help has options and examples.\n\nEvery command that asks a daemon takes:\n", out);
 	for (const struct ctl_option *o = ctl_shared_options; o->name; o++)
-		put_option(out, o);
+		put_option(out, o, o->doc);
+	fputc('\n', out);
+	put_lines(out, ctl_json_rule, "");
 	fputs("\nEnvironment:\n", out);
 	put_settings(out, ctl_environment);
 	fputs("\nSettings in the file, as key = \"value\"; the environment wins over it, and options win over both:\n", out);

@@ -165,24 +165,69 @@ static int refuse(const struct local_options *o, const char *why)
 	return CTL_REFUSED;
 }
 
-/* What berthd warns of is for config check to say. */
-static int load(const struct local_options *o, struct conf **ret, struct err *err)
+static void say_refusal(const char *sentence, void *arg)
 {
+	refuse(arg, sentence);
+}
+
+/* 0 or CTL_REFUSED, with everything printed. What berthd warns of is for config check to say. */
+static int load(const struct local_options *o, struct conf **ret)
+{
+	struct err err = {0};
+	int rc;
+
 	log_init(LOG_ERROR, LOG_LOGFMT);
-	return conf_load(conf_file(o), false, ret, err);
+	rc = conf_load_telling(conf_file(o), false, say_refusal, (void *)(uintptr_t)o, ret, &err);
+	if (rc == ERR_NOMEM)
+		refuse(o, err.msg);
+	return rc ? CTL_REFUSED : 0;
 }
 
 /* ---- config ---- */
 
-static void print_verdict(const char *file, bool ok, const char *why)
+static void print_verdict(const char *file, struct json_object *refusals)
 {
 	struct json_object *json = json_object_new_object();
+	size_t count = json_object_array_length(refusals);
 
 	json_object_object_add(json, "file", json_object_new_string(file));
-	json_object_object_add(json, "ok", json_object_new_boolean(ok));
-	json_object_object_add(json, "why", json_object_new_string(why));
+	json_object_object_add(json, "ok", json_object_new_boolean(!count));
+	json_object_object_add(json, "why", json_object_new_string(count ? ctl_text(json_object_array_get_idx(refusals, 0), "") : ""));
+	json_object_object_add(json, "refusals", json_object_get(refusals));
 	ctl_json(json);
 	json_object_put(json);
+}
+
+/* Every sentence of berthd's own; the last words of one that said none, as when a plugin crashed. */
+static struct json_object *refusals_of(const struct child *child)
+{
+	struct json_object *list = json_object_new_array();
+	const char *line = child->err.ptr ? child->err.ptr : "";
+	struct buf text;
+
+	for (; child->status && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		if (strncmp(line, "berthd: ", 8) != 0)
+			continue;
+		buf_init(&text, LIMIT_MIB);
+		for (const char *c = line + 8; *c && *c != '\n'; c++)
+			buf_append(&text, (unsigned char)*c < 0x20 ? " " : c, 1);
+		json_object_array_add(list, json_object_new_string(text.ptr ? text.ptr : ""));
+		buf_fini(&text);
+	}
+	if (child->status && !json_object_array_length(list)) {
+		buf_init(&text, LIMIT_MIB);
+		last_words(child, &text);
+		json_object_array_add(list, json_object_new_string(text.ptr ? text.ptr : ""));
+		buf_fini(&text);
+	}
+	return list;
+}
+
+static int refuse_all(const struct local_options *o, struct json_object *refusals)
+{
+	for (size_t i = 0; i < json_object_array_length(refusals); i++)
+		refuse(o, ctl_text(json_object_array_get_idx(refusals, i), ""));
+	return json_object_array_length(refusals) ? CTL_REFUSED : 0;
 }
 
 /* berthd logs what it does not like but takes. */
@@ -209,23 +254,20 @@ int ctl_config_check(struct ctl *ctl, const struct ctl_args *args)
 {
 	const struct local_options *o = args->options;
 	const char *words[] = {"-t", "-c", conf_file(o), NULL};
+	struct json_object *refusals = NULL;
 	struct child child;
-	struct buf why;
 	int rc = ask_berthd(o, words, &child);
 
-	buf_init(&why, LIMIT_MIB);
-	buf_puts(&why, "");
-	if (!rc && child.status)
-		last_words(&child, &why);
-	if (!rc)
+	if (!rc) {
+		refusals = refusals_of(&child);
 		print_warnings(&child);
-	if (!rc && ctl->json)
-		print_verdict(conf_file(o), !child.status, why.ptr);
-	if (!rc && child.status)
-		rc = refuse(o, why.ptr);
-	else if (!rc && !ctl->json)
+		if (ctl->json)
+			print_verdict(conf_file(o), refusals);
+		rc = refuse_all(o, refusals);
+	}
+	if (!rc && !ctl->json)
 		printf("%s: ok\n", conf_file(o));
-	buf_fini(&why);
+	json_object_put(refusals);
 	child_fini(&child);
 	return rc;
 }
@@ -281,12 +323,11 @@ static int dump_json(const char *text)
 int ctl_config_dump(struct ctl *ctl, const struct ctl_args *args)
 {
 	struct conf *conf = NULL;
-	struct err err = {0};
 	struct buf text;
-	int rc = 0;
+	int rc = load(args->options, &conf);
 
-	if (load(args->options, &conf, &err))
-		return refuse(args->options, err.msg);
+	if (rc)
+		return rc;
 	buf_init(&text, 4 * LIMIT_MIB);
 	conf_dump(conf, !ctl->json, &text);
 	if (text.error)
@@ -336,9 +377,8 @@ int ctl_providers_check(struct ctl *ctl, const struct ctl_args *args)
 	const struct local_options *o = args->options;
 	struct json_object *items = json_object_new_array();
 	struct conf *conf = NULL;
-	struct err err = {0};
 	size_t refused = 0;
-	int rc = load(o, &conf, &err) ? refuse(o, err.msg) : 0;
+	int rc = load(o, &conf);
 
 	for (size_t i = 0; !rc && i < conf->target_count; i++) {
 		bool ok;
@@ -347,7 +387,7 @@ int ctl_providers_check(struct ctl *ctl, const struct ctl_args *args)
 		refused += !ok;
 	}
 	if (!rc && ctl->json)
-		ctl_json(items);
+		ctl_json_items(items);
 	else if (!rc)
 		ctl_table(items, columns);
 	if (!rc && refused)
@@ -397,13 +437,14 @@ static void print_descriptor(struct json_object *json)
 static int plugin_path(const struct local_options *o, const char *word, char *path, size_t size)
 {
 	struct conf *conf = NULL;
-	struct err err = {0};
 
 	snprintf(path, size, "%s", word);
 	if (strchr(word, '/') || !access(word, F_OK))
 		return 0;
-	if (load(o, &conf, &err))
-		return ctl_fail(CTL_REFUSED, "%s\n  a path such as ./%s.so needs no configuration", err.msg, word);
+	if (load(o, &conf)) {
+		fprintf(stderr, "  a path such as ./%s.so needs no configuration\n", word);
+		return CTL_REFUSED;
+	}
 	snprintf(path, size, "%s/%s%s", conf->plugin_dir, word, strstr(word, ".so") ? "" : ".so");
 	conf_free(conf);
 	return 0;

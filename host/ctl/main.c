@@ -23,6 +23,7 @@ static int run(const struct ctl_command *command, int argc, char **argv)
 	struct ctl_args args;
 	struct ctl ctl = {0};
 	int rc = ctl_args_parse(command, argc, argv, &shared, &options, &args);
+	bool read = !rc;
 
 	ctl.json = shared.json;
 	if (!rc && shared.help) {
@@ -35,6 +36,8 @@ static int run(const struct ctl_command *command, int argc, char **argv)
 	} else {
 		rc = own(command, rc);
 	}
+	if (read && shared.json)
+		ctl_json_end(command, rc);
 	ctl_args_fini(command, &options, &args);
 	ctl_fini(&ctl);
 	return rc;

@@ -81,7 +81,7 @@ static void put_paragraphs(const char *text)
 	}
 }
 
-static void put_option(const struct ctl_option *o)
+static void put_option(const struct ctl_option *o, const char *doc)
 {
 	puts(".TP");
 	fputs(".B ", stdout);
@@ -95,7 +95,7 @@ static void put_option(const struct ctl_option *o)
 		fputs("\\fR", stdout);
 	}
 	putchar('\n');
-	put(o->doc);
+	put(doc);
 	puts(".");
 }
 
@@ -117,7 +117,10 @@ static void put_command(const struct ctl_command *c)
 	if (c->more)
 		put_paragraphs(c->more);
 	for (const struct ctl_option *o = c->options; o && o->name; o++)
-		put_option(o);
+		put_option(o, o->doc);
+	for (const struct ctl_option *o = ctl_shared_of(c); ctl_shape_text(c) && o->name; o++)
+		if (!strcmp(o->name, "json"))
+			put_option(o, ctl_shape_text(c));
 	if (c->examples) {
 		puts(".PP\nExamples:\n.PP\n.RS 4\n.nf");
 		put(c->examples);
@@ -178,7 +181,9 @@ static int page_ctl(void)
 	}
 	puts(".SH OPTIONS\nOf every command that asks a daemon:");
 	for (const struct ctl_option *o = ctl_shared_options; o->name; o++)
-		put_option(o);
+		put_option(o, o->doc);
+	puts(".SH JSON");
+	put(ctl_json_rule);
 	put_exits();
 	puts(".SH ENVIRONMENT");
 	put_settings(ctl_environment);

@@ -16,14 +16,18 @@
 
 int ctl_fail(int code, const char *fmt, ...)
 {
+	char *sentence = NULL;
 	va_list args;
 
 	fflush(stdout);
-	fputs("berthctl: ", stderr);
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	if (vasprintf(&sentence, fmt, args) < 0)
+		sentence = NULL;
 	va_end(args);
-	fputc('\n', stderr);
+	fprintf(stderr, "berthctl: %s\n", sentence ? sentence : fmt);
+	if (sentence)
+		ctl_json_failed(code, sentence);
+	free(sentence);
 	return code;
 }
 
@@ -49,6 +53,9 @@ const struct ctl_option *ctl_shared_of(const struct ctl_command *command)
 
 	while (command->flags & CTL_LOCAL && strcmp(row->name, "json") != 0)
 		row++;
+	if (!ctl_shape_text(command))
+		while (strcmp(row->name, "help") != 0)
+			row++;
 	return row;
 }
 

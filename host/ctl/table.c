@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables and JSON on standard output, and lists fetched page by page. Main thread. On a terminal a table is as wide as
+ * Tables on standard output, and lists fetched page by page. Main thread. On a terminal a table is as wide as
  * that and long values end in an ellipsis; anywhere else every value is whole.
  */
 #include "ctl/ctl.h"
@@ -23,11 +23,6 @@
 #define GAP 2
 
 extern int wcwidth(wchar_t c); /* POSIX, but its header shows it under XSI only */
-
-void ctl_json(struct json_object *json)
-{
-	puts(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-}
 
 /* ---- width ---- */
 
@@ -235,9 +230,9 @@ static int take_page(struct ctl *ctl, const char *what, const char *path, const 
 	return rc;
 }
 
-int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit, struct json_object **ret_items)
+int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit, struct json_object **ret_list)
 {
-	struct json_object *items = json_object_new_array();
+	struct json_object *list = json_object_new_object(), *items = json_object_new_array();
 	char *cursor = strdup("");
 	int rc = 0;
 
@@ -249,8 +244,11 @@ int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit,
 		free(cursor);
 		cursor = next;
 	} while (!rc && cursor && *cursor && (int64_t)json_object_array_length(items) < limit);
+	json_object_object_add(list, "items", items);
+	if (!rc && cursor && *cursor)
+		json_object_object_add(list, "next_cursor", json_object_new_string(cursor));
 	free(cursor);
-	*ret_items = items;
+	*ret_list = list;
 	return rc;
 }
 
@@ -262,14 +260,10 @@ int ctl_show(struct ctl *ctl, const char *method, const char *path, const char *
 
 	if (!rc && reply.status / 100 != 2)
 		rc = ctl_explain(ctl, &reply, what, hint);
-	else if (!rc && (ctl->json || !show)) {
-		if (reply.json)
-			ctl_json(reply.json);
-		else if (ctl->json)
-			puts("{}");
-	} else if (!rc) {
+	else if (!rc && (ctl->json || !show))
+		ctl_json(reply.json);
+	else if (!rc)
 		show(reply.json);
-	}
 	ctl_reply_fini(&reply);
 	return rc;
 }

@@ -92,22 +92,23 @@ int ctl_sessions(struct ctl *ctl, const struct ctl_args *args)
 		{0},
 	};
 	const struct list_options *o = args->options;
-	struct json_object *items = NULL;
+	struct json_object *list = NULL, *items;
 	struct buf path;
 	int rc;
 
 	buf_init(&path, 8192);
 	buf_puts(&path, "/sandbox/sessions");
 	ctl_query(&path, "workspace_id", ctl->workspace);
-	rc = ctl_list(ctl, "sessions", path.ptr, o->limit ? o->limit : INT64_MAX, &items);
+	rc = ctl_list(ctl, "sessions", path.ptr, o->limit ? o->limit : INT64_MAX, &list);
+	items = ctl_at(list, "items");
 	buf_fini(&path);
 	if (!rc && ctl->json)
-		ctl_json(items);
+		ctl_json(list);
 	else if (!rc && !json_object_array_length(items))
 		fprintf(stderr, "no sessions in workspace '%s'; -w NAME names another one\n", ctl->workspace);
 	else if (!rc)
 		ctl_table(items, columns);
-	json_object_put(items);
+	json_object_put(list);
 	return rc;
 }
 

@@ -137,8 +137,10 @@ void ctl_value(struct buf *out, struct json_object *item, const struct ctl_colum
 {
 	switch (column->form) {
 	case CTL_AGE:
+	case CTL_AGO:
 	case CTL_UNTIL:
 		put_moment(out, ctl_text(item, column->path), column->form == CTL_UNTIL, now_ms);
+		buf_puts(out, column->form == CTL_AGO && out->len ? " ago" : "");
 		break;
 	case CTL_MS:
 		put_ms(out, ctl_number(item, column->path, -1));

@@ -317,7 +317,7 @@ def test_task_sessions_executions_logs_retire_verify(make):
     check("t" in b.ctl("sessions", *W, text=True).stdout.split())
     table = b.ctl("executions", *W, text=True).stdout
     check(table.startswith("ID") and "completed" in table, table)
-    record = json.loads(b.ctl("executions", *W, "--json", "t").stdout)[0]
+    record = json.loads(b.ctl("executions", *W, "--json", "t").stdout)["items"][0]
     done = b.ctl("logs", record["id"])
     equal((done.stdout, done.stderr), (b"kept\n", b"e\n"))
     equal(b.ctl("logs", "--stderr", record["id"]).stdout, b"")
@@ -394,7 +394,7 @@ def test_show_has_the_command(make):
         done = b.ctl("executions", *W, *args, text=True)
         equal((done.returncode, done.stdout), (0, ""))
         check(words in done.stderr, done.stderr)
-    equal(json.loads(b.ctl("executions", *W, "--json", "nosuch").stdout), [])
+    equal(json.loads(b.ctl("executions", *W, "--json", "nosuch").stdout), {"items": []})
 
 
 def test_retire_of_what_is_not_there(make):
@@ -442,12 +442,13 @@ def test_dead_letters(make):
     b.start()
     table = b.ctl("deadletters", "list", text=True).stdout
     check("bad_json" in table and "no_record" in table, table)
-    first, second = (x["id"] for x in json.loads(b.ctl("deadletters", "list", "--json").stdout))
-    equal(len(json.loads(b.ctl("deadletters", "list", "-n", "1", "--json").stdout)), 1)
+    first, second = (x["id"] for x in json.loads(b.ctl("deadletters", "list", "--json").stdout)["items"])
+    page = json.loads(b.ctl("deadletters", "list", "-n", "1", "--json").stdout)
+    check(len(page["items"]) == 1 and page["next_cursor"], "there are more:", page)
     equal(json.loads(b.ctl("deadletters", "show", first).stdout)["letter"]["reason"], "bad_json")
     equal(b.ctl("deadletters", "requeue", first).returncode, 6)
     equal(b.ctl("deadletters", "drop", first, second, text=True).stdout, f"{first} is dropped\n{second} is dropped\n")
-    equal(json.loads(b.ctl("deadletters", "list", "--json").stdout), [])
+    equal(json.loads(b.ctl("deadletters", "list", "--json").stdout), {"items": []})
 
 
 def test_config_and_providers_without_a_daemon(make):
@@ -460,7 +461,7 @@ def test_config_and_providers_without_a_daemon(make):
     equal(dump, subprocess.run([BERTHD, "-t", "-c", conf], capture_output=True, text=True).stdout, "as berthd itself prints it")
     equal(json.loads(b.ctl("config", "dump", "-c", conf, "--json").stdout)["log"]["level"], "debug")
     equal(json.loads(b.ctl("providers", "check", "-c", conf, "--json").stdout),
-          [{"target": "mock", "provider": "mock", "result": "ok", "required": True, "why": ""}])
+          {"items": [{"target": "mock", "provider": "mock", "result": "ok", "required": True, "why": ""}]})
     (b.dir / "providers.d" / "20-bad.conf").write_text('provider = "mock";\nname = "bad";\nregion = "b";\nconfig: { nonsense = 1; };\n')
     (b.dir / "providers.d" / "30-gone.conf").write_text('provider = "gone";\nname = "gone";\nregion = "g";\nrequired = false;\n')
     done = b.ctl("providers", "check", "-c", conf, text=True)
@@ -578,9 +579,9 @@ def test_settings_flags_over_environment_over_file(make):
     conf, token = b.dir / "ctl.conf", b.dir / "all.token"
     conf.write_text(f'address = "http://127.0.0.1:{b.port}/"; token = "file:{token}"; workspace = "w";\n')
     clean = {"BERTH_ADDRESS": "", "BERTH_TOKEN": "", "BERTH_CTL_CONF": str(conf)}
-    equal(json.loads(b.ctl("sessions", "--json", env=clean).stdout)[0]["task_id"], "t")
-    equal(json.loads(b.ctl("sessions", "--json", env={**clean, "BERTH_WORKSPACE": "other"}).stdout), [])
-    equal(len(json.loads(b.ctl("sessions", "--json", "-w", "w", env={**clean, "BERTH_WORKSPACE": "other"}).stdout)), 1)
+    equal(json.loads(b.ctl("sessions", "--json", env=clean).stdout)["items"][0]["task_id"], "t")
+    equal(json.loads(b.ctl("sessions", "--json", env={**clean, "BERTH_WORKSPACE": "other"}).stdout), {"items": []})
+    equal(len(json.loads(b.ctl("sessions", "--json", "-w", "w", env={**clean, "BERTH_WORKSPACE": "other"}).stdout)["items"]), 1)
     conf.write_text(f'address = "http://127.0.0.1:{b.port}"; token = "file:/nope"; workspace = "w";\n')
     equal(b.ctl("sessions", env=clean).returncode, 2)
     equal(b.ctl("sessions", env={**clean, "BERTH_TOKEN": harness.TOKEN}).returncode, 0, "a token that is not used is not read")

@@ -135,6 +135,22 @@ def test_a_sandbox_that_takes_long_is_waited_for_with_a_word(make):
     equal(term.end(), 130)
 
 
+def test_what_the_sandbox_does_meanwhile_is_said(make):
+    """Of a command and of what is sent first, while one is made and while the former one is torn down; nothing into a pipe."""
+    b = make(mock='ready_delay = "4s";').start()
+    term = on_terminal(b, "exec", *W, "-e", "A=b", "t", "echo $A")
+    equal(term.end(), 0)
+    check(b"t waits for its sandbox: it is being made (" in term.text and term.text.endswith(b"\r\x1b[Kb\r\n"), term.text)
+    done = b.ctl("exec", *W, "-e", "A=b", "u", "echo $A")
+    equal((done.returncode, done.stdout, done.stderr), (0, b"b\n", b""))
+    b.mock.faults("release delay=4s")
+    b.teardown("t", wait="0s").expect(202)
+    term = on_terminal(b, "exec", *W, "--json", "t", "true")
+    equal(term.end(), 0)
+    check(b"t waits for its sandbox: the former one is being torn down (claimed, " in term.text
+          or b"t waits for its sandbox: the former one is being torn down (queued, " in term.text, term.text)
+
+
 def test_ctrl_c_cancels_and_waits(make):
     b = make().start()
     term = on_terminal(b, "exec", *W, "t", "trap 'echo cleaning; exit 3' TERM; echo first; while :; do sleep 0.1; done")
