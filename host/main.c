@@ -22,6 +22,7 @@
 #include "core/ident.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/log_batch.h"
 #include "core/secret.h"
 #include "core/watch.h"
 #include "execution/execution.h"
@@ -97,6 +98,12 @@ static int start_log(struct host *host, struct err *err)
 	(void)err;
 	log_init((enum log_level)log_level_parse(host->conf->log_level), json ? LOG_JSON : LOG_LOGFMT);
 	return 0;
+}
+
+static int start_log_batch(struct host *host, struct err *err)
+{
+	(void)host;
+	return log_batch_start(err);
 }
 
 static int start_failpoints(struct host *host, struct err *err)
@@ -341,6 +348,7 @@ static const struct {
 	{"executions", make_executions},
 	{"sessions", start_sessions},
 	{"executions", start_executions},
+	{"log", start_log_batch},
 	{"http", start_api},
 	{"port", write_port},
 };
@@ -394,6 +402,7 @@ static bool stop_host(struct host *host)
 		return false;
 	if (host->sessions_run)
 		sessions_stop(host->sessions, layer_deadline(host));
+	log_batch_stop();
 	return true;
 }
 
@@ -542,6 +551,7 @@ static int serve(struct host *host, const sigset_t *set)
 	unblock_to_exit();
 	notify("STOPPING=1");
 	if (!stop_host(host)) {
+		log_batch_rescue();
 		fprintf(stderr, "berthd: stop: a thread is stuck\n");
 		_exit(1);
 	}

@@ -448,10 +448,19 @@ static void log_request_line(struct req *req, bool answered, bool delivered)
 	int64_t ms = (clock_boot_ns() - req->begun_ns) / CLOCK_NS_PER_MS;
 
 	log_set_request(req->id);
-	log_info("request", KS("method", req->method), KS("route", req->route ? req->route->pattern : "-"),
-		 KI("status", answered ? req->reply.status : 0), KI("ms", ms), KI("bytes", atomic_load(&req->sent)),
-		 KS("identity", req->token ? req->token->name : "-"), KS("client", req->client),
-		 KS("end", delivered ? "sent" : "cut"));
+	const struct log_field fields[] = {
+		KS("method", req->method),
+		KS("route", req->route ? req->route->pattern : "-"),
+		KI("status", answered ? req->reply.status : 0),
+		KI("ms", ms),
+		KI("bytes", atomic_load(&req->sent)),
+		KS("identity", req->token ? req->token->name : "-"),
+		KS("client", req->client),
+		KS("end", delivered ? "sent" : "cut"),
+		{0},
+	};
+
+	log_emit_later(LOG_INFO, "request", fields);
 	log_set_request(NULL);
 }
 

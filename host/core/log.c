@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns the daemon's log lines. Any thread enters; a line is built apart and leaves by one write(2), so lines never mix.
- * Never blocks on a lock, never changes errno, and never writes a byte that could end the line or drive a terminal.
+ * Owns the daemon's log lines. Any thread enters; a line is built apart and leaves by one write(2), so lines never mix; those
+ * of log_emit_later leave together (log_batch.c). Never blocks on a lock but for these, never changes errno, and never
+ * writes a byte that could end the line or drive a terminal.
  */
 #include "core/log.h"
 
@@ -16,6 +17,7 @@
 #include "core/buf.h"
 #include "core/clock.h"
 #include "core/json.h"
+#include "core/log_batch.h"
 #include "core/trace.h"
 
 #define LINE_MAX_BYTES ((size_t)64 * 1024)
@@ -150,7 +152,7 @@ static void put_head(struct buf *line, enum log_level level, const char *msg, bo
 }
 
 /* A failed write has nobody left to be told. What a pipe took only in part is sent on, or the line would lose its end. */
-static void write_all(const char *ptr, size_t len)
+void log_write(const char *ptr, size_t len)
 {
 	while (len) {
 		ssize_t n = write(STDERR_FILENO, ptr, len);
@@ -178,7 +180,7 @@ static void emit_line(struct buf *line, enum log_level level, const char *msg, c
 	buf_puts(line, json ? "}\n" : "\n");
 }
 
-void log_emit(enum log_level level, const char *msg, const struct log_field *fields)
+static void emit(enum log_level level, const char *msg, const struct log_field *fields, bool later)
 {
 	static const char lost[] = "level=error msg=\"a log line was lost: too long or out of memory\"\n";
 	static const char lost_json[] =
@@ -191,12 +193,20 @@ void log_emit(enum log_level level, const char *msg, const struct log_field *fie
 		return;
 	buf_init(&line, LINE_MAX_BYTES);
 	emit_line(&line, level, msg, fields, json);
-	if (!line.error)
-		write_all(line.ptr, line.len);
-	else if (json)
-		write_all(lost_json, sizeof(lost_json) - 1);
-	else
-		write_all(lost, sizeof(lost) - 1);
+	if (line.error)
+		log_write(json ? lost_json : lost, json ? sizeof(lost_json) - 1 : sizeof(lost) - 1);
+	else if (!later || !log_batch_add(line.ptr, line.len))
+		log_write(line.ptr, line.len);
 	buf_fini(&line);
 	errno = saved;
+}
+
+void log_emit(enum log_level level, const char *msg, const struct log_field *fields)
+{
+	emit(level, msg, fields, false);
+}
+
+void log_emit_later(enum log_level level, const char *msg, const struct log_field *fields)
+{
+	emit(level, msg, fields, true);
 }

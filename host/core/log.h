@@ -28,6 +28,9 @@ static inline const char *log_text(const char *str)
 
 void log_init(enum log_level least, enum log_format format);
 void log_emit(enum log_level level, const char *msg, const struct log_field *fields);
+/* The same where a moment's delay does no harm, and one write(2) per line would: see log_batch.h. Under no lock of LOCK_LEAF. */
+void log_emit_later(enum log_level level, const char *msg, const struct log_field *fields);
+void log_write(const char *text, size_t len); /* whole lines, as they are; async-signal-safe */
 int log_level_parse(const char *word); /* -1 when not a level */
 #define LOG_REQUEST_MAX 128
 /* The request id added to this thread's lines; copied and cut to LOG_REQUEST_MAX, "" or NULL clears it. */

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/log_batch.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -178,6 +179,7 @@ static void report(const siginfo_t *info, const void *context)
 	add_signal(&line, info);
 	add_place(&line, context);
 	line.text[line.len++] = '\n';
+	log_batch_rescue();
 	(void)!write(STDERR_FILENO, line.text, line.len);
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/json.h"
 #include "core/log.h"
+#include "core/log_batch.h"
 #include "core/thread.h"
 
 static char text[512 * 1024];
@@ -166,19 +167,29 @@ static void *shout(void *arg)
 	return NULL;
 }
 
-static void test_threads_do_not_mix_lines(void **state)
+static void *shout_later(void *arg)
+{
+	log_set_request(arg);
+	for (int i = 0; i < LINES; i++)
+		log_emit_later(LOG_INFO, "a line that must stay whole", (struct log_field[]){KI("i", i), {0}});
+	return NULL;
+}
+
+static void shout_in_four(void *(*main)(void *))
 {
 	pthread_t threads[4];
 	char request[4][4] = {"r0", "r1", "r2", "r3"};
-	size_t lines = 0;
 
-	(void)state;
-	catch_start();
 	for (size_t i = 0; i < 4; i++)
-		thread_start(&threads[i], request[i], shout, request[i]);
+		thread_start(&threads[i], request[i], main, request[i]);
 	for (size_t i = 0; i < 4; i++)
 		pthread_join(threads[i], NULL);
-	catch_end();
+}
+
+static void check_four(void)
+{
+	size_t lines = 0;
+
 	for (char *line = text; *line; line = strchr(line, '\n') + 1, lines++) {
 		char *thread = strstr(line, "thread=r");
 
@@ -189,6 +200,98 @@ static void test_threads_do_not_mix_lines(void **state)
 		assert_non_null(strchr(line, '\n'));
 	}
 	assert_int_equal(lines, 4 * LINES);
+}
+
+static void test_threads_do_not_mix_lines(void **state)
+{
+	(void)state;
+	catch_start();
+	shout_in_four(shout);
+	catch_end();
+	check_four();
+}
+
+/* ---- lines that may be written later ---- */
+
+static void test_later_lines_come_whole_and_all(void **state)
+{
+	(void)state;
+	catch_start();
+	assert_int_equal(log_batch_start(NULL), 0);
+	shout_in_four(shout_later);
+	log_batch_stop();
+	catch_end();
+	check_four();
+}
+
+static void test_without_a_batch_later_is_now(void **state)
+{
+	(void)state;
+	assert_false(log_batch_add("x\n", 2));
+	catch_start();
+	log_emit_later(LOG_INFO, "before", NULL);
+	assert_int_equal(log_batch_start(NULL), 0);
+	log_batch_stop();
+	log_emit_later(LOG_INFO, "after", NULL);
+	catch_end();
+	assert_non_null(strstr(text, "msg=before "));
+	assert_non_null(strstr(text, "msg=after "));
+	assert_false(log_batch_add("x\n", 2));
+}
+
+static void test_a_rescue_writes_what_is_kept(void **state)
+{
+	ssize_t n;
+
+	(void)state;
+	catch_start();
+	assert_int_equal(log_batch_start(NULL), 0);
+	log_emit_later(LOG_INFO, "last words", NULL);
+	log_batch_rescue();
+	n = pread(catcher, text, sizeof(text) - 1, 0);
+	assert_true(n > 0);
+	text[n] = '\0';
+	assert_non_null(strstr(text, "msg=\"last words\" "));
+	log_batch_stop();
+	catch_end();
+}
+
+static void *read_to_end(void *arg)
+{
+	size_t *lines = arg;
+	char part[4096];
+	ssize_t n;
+
+	while ((n = read(catcher, part, sizeof(part))) > 0)
+		for (ssize_t i = 0; i < n; i++)
+			*lines += part[i] == '\n';
+	return NULL;
+}
+
+/* A standard error that nobody reads: what is kept is bounded, then callers have to wait themselves, and nothing is lost. */
+static void test_a_stuck_reader_fills_the_batch_once(void **state)
+{
+	static const char line[] = "a line of forty bytes that stands for any\n";
+	size_t added = 0, read = 0;
+	pthread_t reader;
+	int ends[2];
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	saved_stderr = dup(STDERR_FILENO);
+	dup2(ends[1], STDERR_FILENO);
+	close(ends[1]);
+	catcher = ends[0];
+	assert_int_equal(log_batch_start(NULL), 0);
+	while (log_batch_add(line, sizeof(line) - 1))
+		assert_true(++added < 1024 * 1024 / sizeof(line));
+	assert_int_equal(thread_start(&reader, "reader", read_to_end, &read), 0);
+	log_batch_stop();
+	dup2(saved_stderr, STDERR_FILENO);
+	close(saved_stderr);
+	pthread_join(reader, NULL);
+	close(catcher);
+	assert_int_equal(read, added);
 }
 
 int main(void)
@@ -202,6 +305,10 @@ int main(void)
 		cmocka_unit_test_setup(test_a_line_too_long_is_told, begin),
 		cmocka_unit_test_setup(test_errno_is_kept, begin),
 		cmocka_unit_test_setup(test_threads_do_not_mix_lines, begin),
+		cmocka_unit_test_setup(test_later_lines_come_whole_and_all, begin),
+		cmocka_unit_test_setup(test_without_a_batch_later_is_now, begin),
+		cmocka_unit_test_setup(test_a_rescue_writes_what_is_kept, begin),
+		cmocka_unit_test_setup(test_a_stuck_reader_fills_the_batch_once, begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
