@@ -47,6 +47,10 @@ class Failure(AssertionError):
     pass
 
 
+class Refused(Failure):
+    """503 where another answer was expected: nothing was begun, or what was begun is found in the store."""
+
+
 class Skipped(Exception):
     """Raised by a test that cannot run here; the reason is printed."""
 
@@ -95,7 +99,8 @@ class Answer:
 
     def expect(self, *statuses):
         if self.status not in statuses:
-            raise Failure(f"status {self.status}, expected {statuses}: {self.body[:400]!r}")
+            kind = Refused if self.status == 503 else Failure
+            raise kind(f"status {self.status}, expected {statuses}: {self.body[:400]!r}")
         return self
 
     def expect_error(self, status, word=None):

@@ -15,7 +15,7 @@ import time
 import harness
 import stored
 from counting import Command, Counts, events_of, processes
-from harness import Failure, check, equal, settled, wait_for
+from harness import Failure, Refused, check, equal, settled, wait_for
 
 SOURCE = (harness.ROOT / "host" / "core" / "failpoint.c").read_text()
 POINTS = re.findall(r'^\t"([a-z.]+)",$', SOURCE, re.M)
@@ -79,8 +79,18 @@ class Matrix:
                 if not self.others_go_on:
                     return
             except Failure as failure:
+                if self.is_refusal(failure):
+                    continue
                 self.fault("lost", f"{command.key}: {failure}")
                 return
+
+    def is_refusal(self, failure):
+        """Lives of a second run out on a busy machine, and then a host of a fleet does nothing before the store has confirmed it."""
+        if not isinstance(failure, Refused) or not (SHARED or self.others_go_on):
+            return False
+        with self.judged.lock:
+            self.counts["refused"] += 1
+        return True
 
     def dead(self):
         return self.b.proc.poll() is not None
@@ -132,11 +142,15 @@ class Matrix:
         self.b.failpoints()
 
     def surviving(self, function):
-        """Runs function, again after a restart when the daemon dies under it."""
+        """Runs function, again after a restart when the daemon dies under it, and again while it is refused."""
+        end = time.monotonic() + END_S * harness.PATIENCE
         while True:
             try:
                 return function()
-            except (*GONE, Failure):
+            except (*GONE, Failure) as failure:
+                if time.monotonic() < end and self.is_refusal(failure):
+                    time.sleep(0.2)
+                    continue
                 try:
                     wait_for(self.dead, 1, "")
                 except Failure:
@@ -236,7 +250,7 @@ def run_matrix(matrix, name, rounds):
             matrix.round(number)
         matrix.judged.judge_events(matrix.ended, events_of(matrix.b))
     finally:
-        print(f"     matrix {name}: rounds {c['rounds']}, hits {c['hits']}, second kills {c['second']}, accepted {c['accepted']}, "
+        print(f"     matrix {name}: rounds {c['rounds']}, hits {c['hits']}, second kills {c['second']}, refused {c['refused']}, accepted {c['accepted']}, "
               f"lost {c['lost']}, twice {c['twice']}, illegal {c['illegal']}, leaked {c['leaked']} ({time.monotonic() - begun:.1f} s)", flush=True)
         for text in matrix.faults[:20]:
             print(f"       {text}", flush=True)
