@@ -32,6 +32,16 @@ void gc_wake_at(struct sessions *s, int64_t at_ns)
 	lock_drop(&s->lock);
 }
 
+void gc_fill_at(struct sessions *s, int64_t at_ns)
+{
+	lock_take(&s->lock);
+	if (at_ns < s->fill_at_ns) {
+		s->fill_at_ns = at_ns;
+		cond_wake_all(&s->gc_wake);
+	}
+	lock_drop(&s->lock);
+}
+
 /* ---- one row ---- */
 
 struct collect {
@@ -244,21 +254,32 @@ static int forget_hosts_step(struct txn *txn, void *arg, struct err *err)
 
 /* ---- the thread ---- */
 
-static bool gc_wait(struct sessions *s, int64_t next_ns)
+static bool take_due(int64_t *at_ns, int64_t now_ns)
 {
-	bool stop;
+	bool due = now_ns >= *at_ns;
 
+	if (due)
+		*at_ns = INT64_MAX;
+	return due;
+}
+
+/* False: the thread is to end. *ret_all: a whole round is due, else the pools alone are. */
+static bool gc_wait(struct sessions *s, int64_t next_ns, bool *ret_all)
+{
+	bool stop, fill = false;
+
+	*ret_all = false;
 	lock_take(&s->lock);
-	while (!s->gc_stop && !s->gc_kicked) {
-		int64_t until = binding_min(next_ns, s->gc_at_ns);
+	while (!(stop = s->gc_stop) && !*ret_all && !fill) {
+		int64_t until = binding_min(binding_min(next_ns, s->gc_at_ns), s->fill_at_ns), now;
 
-		if (!cond_wait_until(&s->gc_wake, &s->lock, until) && clock_boot_ns() >= until)
-			break;
+		if (!s->gc_kicked)
+			cond_wait_until(&s->gc_wake, &s->lock, until);
+		now = clock_boot_ns();
+		*ret_all = s->gc_kicked | take_due(&s->gc_at_ns, now) | (now >= next_ns);
+		fill = take_due(&s->fill_at_ns, now);
+		s->gc_kicked = false;
 	}
-	s->gc_kicked = false;
-	if (clock_boot_ns() >= s->gc_at_ns)
-		s->gc_at_ns = INT64_MAX;
-	stop = s->gc_stop;
 	lock_drop(&s->lock);
 	return !stop;
 }
@@ -266,17 +287,22 @@ static bool gc_wait(struct sessions *s, int64_t next_ns)
 void *gc_main(void *arg)
 {
 	struct sessions *s = arg;
-	int64_t next_ns;
+	int64_t next_ns = 0;
+	bool all = true;
 	struct err err = {0};
 
 	if (store_update(s->config.store, forget_hosts_step, s, &err))
 		log_warn("hosts that are gone could not be forgotten", KS("error", err.msg));
 	do {
+		if (!all) {
+			warm_fill(s);
+			continue;
+		}
 		next_ns = clock_after_ms(s->config.conf->gc_interval_ms);
 		gc_round(s);
 		warm_round(s);
 		if (s->hooks.sweep)
 			s->hooks.sweep(s->hooks.arg);
-	} while (gc_wait(s, next_ns));
+	} while (gc_wait(s, next_ns, &all));
 	return NULL;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/limits.h"
 #include "plugin/call.h"
 #include "session/session_private.h"
@@ -119,6 +120,17 @@ static void job_free(struct job *job)
 	free(job);
 }
 
+/* Fewer at once do not feel what the making of sessions for a pool takes from them. */
+#define CROWD 8
+
+int64_t local_crowd_ns_locked(struct sessions *s)
+{
+	lock_assert(&s->lock);
+	if (s->provisioning >= CROWD)
+		s->crowd_ns = clock_boot_ns();
+	return s->crowd_ns;
+}
+
 static void job_remove(struct job *job)
 {
 	struct sessions *s = job->s;
@@ -130,6 +142,7 @@ static void job_remove(struct job *job)
 	*at = job->next;
 	local_drop_locked(s, job->local);
 	s->jobs--;
+	s->provisioning -= job->kind == JOB_PROVISION;
 	cond_wake_all(&s->changed);
 	lock_drop(&s->lock);
 }
@@ -191,6 +204,8 @@ static bool job_add_locked(struct sessions *s, struct job *job, bool *ret_twice)
 	job->next = local->jobs;
 	local->jobs = job;
 	s->jobs++;
+	s->provisioning += job->kind == JOB_PROVISION;
+	local_crowd_ns_locked(s);
 	return true;
 }
 

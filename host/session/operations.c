@@ -247,7 +247,7 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 		return r;
 	if (row.b.state == BINDING_PROVISIONING || row.b.state == BINDING_HYDRATING)
 		begin->waits_fence = row.b.fence;
-	begin->effect.kick |= refill;
+	begin->effect.refill = refill;
 	if (begin->outcome == BEGIN_WAIT)
 		return 0;
 	return row_text(&row.b, &begin->doc, err);

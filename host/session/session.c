@@ -55,7 +55,8 @@ int sessions_new(const struct sessions_config *config, struct sessions **ret, st
 	s->find_ms = FIND_MS;
 	s->exclusive = store_is_exclusive(config->store);
 	s->roles = conf_roles(config->conf);
-	s->gc_at_ns = INT64_MAX;
+	s->gc_at_ns = s->fill_at_ns = INT64_MAX;
+	s->crowd_ns = INT64_MIN / 2; /* never */
 	atomic_init(&s->confirmed_ns, clock_boot_ns());
 	lock_init(&s->lock, LOCK_SESSION);
 	cond_init(&s->keeper_wake);

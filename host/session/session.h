@@ -74,6 +74,7 @@ bool session_hold_lost(const struct session_hold *hold, const char **ret_reason)
 /* What a committed change of a row asks of this process; private to session/. */
 struct session_effect {
 	bool notify, ended, kick;
+	bool refill; /* a pool lost a session to this row */
 	int64_t incarnation;
 	enum binding_cause cause;
 };

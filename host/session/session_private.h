@@ -48,7 +48,10 @@ struct sessions {
 	uint64_t serial;
 	pthread_t teller; /* runs the callbacks of lost holds; while one is firing */
 	size_t jobs;
-	int64_t gc_at_ns; /* look again then, even without a kick */
+	size_t provisioning; /* first commands whose session is being found or made here */
+	int64_t crowd_ns;    /* when they were last a crowd */
+	int64_t gc_at_ns;    /* look again then, even without a kick */
+	int64_t fill_at_ns;  /* fill the pools then */
 	bool gc_kicked, gc_stop, keeper_kicked, keeper_stop;
 };
 
@@ -102,6 +105,8 @@ int kept_add(struct sessions *s, struct kept *kept, const struct ident *ident, c
 void kept_remove(struct sessions *s, struct kept *kept);
 void kept_lose_locked(struct sessions *s, struct kept *kept, const char *reason);
 struct local *local_get_locked(struct sessions *s, const char *key);
+/* When many first commands last waited for their sessions: now, if they do. */
+int64_t local_crowd_ns_locked(struct sessions *s);
 /* Marks the task's holds of this incarnation lost, and stops its provisioner. */
 void local_ended(struct sessions *s, const struct ident *ident, int64_t incarnation, enum binding_cause cause);
 
@@ -222,5 +227,8 @@ void *keeper_main(void *sessions);
 void *gc_main(void *sessions);
 int keeper_beat(struct sessions *s, struct err *err); /* heartbeat; confirms session_may_act */
 void gc_wake_at(struct sessions *s, int64_t at_ns);
+/* The pools are looked at then, and nothing else; several wishes of the same moment are one round. */
+#define GC_FILL_SOON_MS 20
+void gc_fill_at(struct sessions *s, int64_t at_ns);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/limits.h"
 #include "session/session_private.h"
 #include "session/warm.h"
@@ -200,6 +201,8 @@ void row_effect(struct sessions *s, const struct ident *ident, const struct sess
 		local_ended(s, ident, effect->incarnation, effect->cause);
 	if (effect->kick)
 		session_kick_gc(s);
+	else if (effect->refill)
+		gc_fill_at(s, clock_after_ms(GC_FILL_SOON_MS));
 	if (effect->notify) {
 		task_watch_key(ident, key);
 		watch_notify(s->config.watch, key);

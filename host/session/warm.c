@@ -15,7 +15,6 @@
 #include "core/limits.h"
 #include "core/log.h"
 
-#define MAKING_MAX 32 /* of one target at once: demand goes first */
 #define CALL_GRACE_MS 2000
 #define DROP_FIRST_MS INT64_C(10000) /* as in release.c */
 #define DROP_MOST_MS 60000
@@ -281,9 +280,12 @@ static void pool_done(struct job *job, bool failed, int64_t retry_after_ms)
 	}
 	wait = pool->next_ns;
 	lock_drop(&s->lock);
-	if (failed)
-		gc_wake_at(s, wait);
-	session_kick_gc(s);
+	if (!failed) {
+		gc_fill_at(s, clock_after_ms(GC_FILL_SOON_MS));
+		return;
+	}
+	gc_wake_at(s, wait);
+	session_kick_gc(s); /* what came of it may have to be deleted */
 }
 
 void warm_make_run(struct job *job)
@@ -428,7 +430,7 @@ void warm_resume(struct sessions *s, struct target *target, const char *intent)
 struct refill {
 	struct sessions *s;
 	const struct target *target;
-	char intents[MAKING_MAX][IDENT_ID_MAX + 1];
+	char intents[WARM_MAKING_MAX][IDENT_ID_MAX + 1];
 	size_t most, made;
 };
 
@@ -482,13 +484,12 @@ static void refill(struct sessions *s, struct target *target)
 	struct warm_pool *pool = warm_pool_of(s, target);
 	struct refill refill = {.s = s, .target = target};
 	struct err err = {0};
-	bool wait;
+	int64_t again_ns;
 
 	lock_take(&s->lock);
-	wait = pool->making >= MAKING_MAX || clock_boot_ns() < pool->next_ns;
-	/* After a failure one at a time, until one succeeds. */
-	refill.most = wait ? 0 : pool->fails ? (pool->making ? 0 : 1) : MAKING_MAX - pool->making;
+	refill.most = warm_pace(pool, local_crowd_ns_locked(s), clock_boot_ns(), &again_ns);
 	lock_drop(&s->lock);
+	gc_fill_at(s, again_ns);
 	if (refill.most == 0 || !session_may_act(s))
 		return;
 	for (size_t i = 0; i < refill.most; i++)
@@ -500,6 +501,23 @@ static void refill(struct sessions *s, struct target *target)
 	}
 	for (size_t i = 0; i < refill.made; i++)
 		start_making(s, target, refill.intents[i]);
+	if (refill.made == refill.most)
+		return;
+	lock_take(&s->lock);
+	pool->put_off_ns = 0;
+	lock_drop(&s->lock);
+}
+
+void warm_fill(struct sessions *s)
+{
+	const struct registry *registry = s->config.registry;
+
+	for (size_t i = 0; i < registry->target_count; i++) {
+		struct target *target = registry->targets[i];
+
+		if (target->plugin && target->conf->warm > 0)
+			refill(s, target);
+	}
 }
 
 struct due {
@@ -573,7 +591,6 @@ void warm_round(struct sessions *s)
 		lock_drop(&s->lock);
 		if (due && job_start_background(s, JOB_SWEEP, target, target->conf->name, &started, &err))
 			log_warn("a target is not swept now", KS("target", target->conf->name), KS("error", err.msg));
-		if (target->conf->warm > 0)
-			refill(s, target);
 	}
+	warm_fill(s);
 }

@@ -73,13 +73,20 @@ int warm_unbind(struct txn *txn, struct binding *b, struct err *err);
 struct warm_pool { /* of one target; under sessions.lock */
 	size_t making;
 	int64_t fails, next_ns; /* no new one before */
+	int64_t put_off_ns;	/* it gives way until then; 0: it has not had to since it was full */
 	int64_t sweep_ns;	/* the next round */
 	struct map *suspects;	/* of the sweep's job only: ref -> when first seen */
 	bool checked;		/* likewise: the reservations that a former process left */
 };
+#define WARM_MAKING_MAX 32 /* of one target at once: demand goes first */
+/* warm_pace.c: how many may be started now. crowd_ns: when many first commands last waited for their sessions. 0: ask again at
+ * *ret_again_ns; INT64_MAX: when one that is being made has ended, or at next_ns. */
+size_t warm_pace(struct warm_pool *pool, int64_t crowd_ns, int64_t now_ns, int64_t *ret_again_ns);
 struct warm_pool *warm_pool_of(struct sessions *s, const struct target *target);
 /* Called by the GC: reserves slots and starts what makes and deletes entries. */
 void warm_round(struct sessions *s);
+/* The slots alone. */
+void warm_fill(struct sessions *s);
 /* Starts the job that goes on with an entry in making, which a step gave to this host. */
 void warm_resume(struct sessions *s, struct target *target, const char *intent);
 /* The session as a job hands it to calls; its opened state lives in the job's arena. A state that cannot be opened is left out. */

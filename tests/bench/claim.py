@@ -169,24 +169,29 @@ def fast(options, stack):
     use_cluster(berth, f"warm = {POOL};", kubeconfig=kube.kubeconfig, image="bench:1", executor_port=kube.pod_port,
                 signing_key=f"file:{signing_key(kube.dir)}")
     berth.start()
-    filled = 0
+    filled = POOL
+    harness.wait_for(lambda: ready_in_pool(berth) >= filled, 120, "the pool to be full")
 
     def one_round(number):
         nonlocal filled
-        filled += POOL
-        harness.wait_for(lambda: ready_in_pool(berth) >= filled, 120, "the pool to be full")
         tasks, pool, before = [f"r{number}-{i}" for i in range(POOL)], set(kube.names()), kube.ask("/counts")
-        claims, spent = Claims(berth), sum(berth.thread_seconds().values())
-        seconds, _ = burst(berth, tasks)
-        spent = sum(berth.thread_seconds().values()) - spent
+        claims, spent = Claims(berth), berth.seconds()
+        begin, seconds, _ = time.monotonic(), *burst(berth, tasks)
+        whole, spent = spent, berth.seconds() - spent
         after = kube.ask("/counts")
         warm = len(claims.milliseconds())
+        # What a claim leaves to be done: a pod in the place of each, whether it was made beside the claims or after them.
+        meanwhile = ready_in_pool(berth) - filled
+        filled += POOL
+        harness.wait_for(lambda: ready_in_pool(berth) >= filled, 120, "the pool to be full again")
+        refilled, whole = time.monotonic() - begin, berth.seconds() - whole
         writes, reads = claim_costs(before, after, pool, POOL)
         # A task that found the pool empty waits for a pod of its own, and its requests are not those of a claim.
         harness.check(warm == POOL, warm, "of", POOL, "tasks got a warm pod")
         for task in tasks:
             berth.teardown(task, "bench")
         return {"rate": (warm / seconds, None), "cpu": (spent / warm * 1000, None), "writes": (writes, None), "reads": (reads, None),
+                "meanwhile": (meanwhile, None), "refilled": (refilled, None), "whole_cpu": (whole / warm * 1000, None),
                 "server": (kube.rate(options.seconds), None)}
     return one_round
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benches are put together from: a daemon as users have it, nginx, wrk, and readings of /proc."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -57,6 +58,11 @@ class Daemon(harness.Berth):
             except FileNotFoundError:
                 pass  # ended meanwhile
         return found
+
+    def seconds(self):
+        """Processor time of all threads, those that have ended included."""
+        fields = pathlib.Path(f"/proc/{self.proc.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def daemon(stack, name, memory=False, **options):

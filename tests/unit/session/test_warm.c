@@ -50,6 +50,36 @@ static void an_old_or_unfit_entry_is_not_given_out(void **state)
 	assert_false(warm_counts(WARM_RESERVED) || warm_counts(WARM_ABSENT));
 }
 
+#define MS CLOCK_NS_PER_MS
+
+static void a_pool_gives_way_to_a_crowd_and_not_for_ever(void **state)
+{
+	struct warm_pool pool = {.making = 2};
+	int64_t crowd = 5000 * MS, again = 0;
+
+	(void)state;
+	/* Long ago: as many as may be made at once. */
+	assert_int_equal(warm_pace(&pool, crowd, crowd + 100 * MS, &again), WARM_MAKING_MAX - 2);
+	assert_int_equal(pool.put_off_ns, 0);
+	/* Now: later, and asked again when the crowd may be gone. */
+	assert_int_equal(warm_pace(&pool, crowd, crowd, &again), 0);
+	assert_int_equal(again, crowd + 100 * MS);
+	assert_int_equal(warm_pace(&pool, crowd + 1950 * MS, crowd + 1950 * MS, &again), 0);
+	assert_int_equal(again, crowd + 2000 * MS);
+	/* It stays: the pool has waited for long enough, until it is full once. */
+	assert_int_equal(warm_pace(&pool, crowd + 2000 * MS, crowd + 2000 * MS, &again), WARM_MAKING_MAX - 2);
+	assert_int_equal(warm_pace(&pool, crowd + 3000 * MS, crowd + 3000 * MS, &again), WARM_MAKING_MAX - 2);
+	pool.put_off_ns = 0;
+	assert_int_equal(warm_pace(&pool, crowd + 3000 * MS, crowd + 3000 * MS, &again), 0);
+	/* What else holds it up needs no clock of its own. */
+	pool.making = WARM_MAKING_MAX;
+	assert_int_equal(warm_pace(&pool, crowd, crowd + 9000 * MS, &again), 0);
+	assert_true(again == INT64_MAX);
+	pool = (struct warm_pool){.fails = 1, .next_ns = crowd + 9000 * MS};
+	assert_int_equal(warm_pace(&pool, crowd, crowd + 8000 * MS, &again), 0);
+	assert_int_equal(warm_pace(&pool, crowd, crowd + 9000 * MS, &again), 1);
+}
+
 static void only_what_no_row_names_is_claimed(void **state)
 {
 	const struct binding_session session = {.ref = "r", .sealed_state = "", .boot_id = "", .root = "", .isolation = ""};
@@ -165,6 +195,33 @@ static void l6_a_used_session_never_returns_to_a_pool_of_one(void **state)
 	assert_true(filled(1));
 	assert_int_equal(world_counter(&w, "created"), 3);
 	assert_int_equal(world_counter(&w, "assign"), 2);
+}
+
+static void pretend_crowd(int by)
+{
+	lock_take(&w.s->lock);
+	w.s->provisioning += (size_t)by;
+	lock_drop(&w.s->lock);
+}
+
+/* The crowd never goes: what was put off is made all the same. */
+static void a_pool_is_filled_beside_a_crowd_too(void **state)
+{
+	int64_t begin;
+
+	(void)state;
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	pretend_crowd(100);
+	begin = clock_boot_ns();
+	use("a");
+	assert_true(filled(1));
+	assert_true(clock_boot_ns() - begin >= 2000 * MS);
+	assert_int_equal(world_sessions(&w, NULL), 2);
+	pretend_crowd(-100);
+	use("b");
+	assert_true(filled(1));
 }
 
 static void an_adoption_gives_the_reservation_back(void **state)
@@ -379,8 +436,10 @@ int main(int argc, char **argv)
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_old_or_unfit_entry_is_not_given_out),
+		cmocka_unit_test(a_pool_gives_way_to_a_crowd_and_not_for_ever),
 		cmocka_unit_test(only_what_no_row_names_is_claimed),
 		TEST(l6_a_used_session_never_returns_to_a_pool_of_one),
+		TEST(a_pool_is_filled_beside_a_crowd_too),
 		TEST(an_adoption_gives_the_reservation_back),
 		TEST(nothing_but_orphans_is_swept_and_only_after_recover),
 		TEST(a_damaged_row_stops_the_sweep_of_its_own_task_only),
