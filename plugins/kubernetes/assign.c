@@ -77,6 +77,10 @@ static int32_t patch_at(struct claim *c, const char *version)
 		rc = kerr_set(c->err, BERTH_SESSION_LOST, "deleted", "the pod is gone");
 	else if (rc == BERTH_CONFLICT)
 		kube_host->counter(c->k->target, METRIC_CONFLICTS, 1);
+	if (!rc && !strcmp(api_text(answer.body, "metadata.uid"), c->session->uid)) {
+		handed_put(&c->k->handed, c->session->uid, answer.body);
+		answer.body = NULL;
+	}
 	json_object_put(request.body);
 	api_drop(&answer);
 	return rc;

@@ -11,6 +11,7 @@
 
 #include "cluster.h"
 #include "execcred.h"
+#include "handed.h"
 #include "names.h"
 
 /* The host's table; set by init, before anything else runs. */
@@ -45,6 +46,7 @@ struct kube {
 	struct sign_key *sign_key;     /* lock: as it was last decoded; NULL: not yet */
 	unsigned char sign_digest[32]; /* lock: of the text that it was decoded from */
 	struct watch *watch;
+	struct handed handed; /* what claims were answered */
 };
 
 /* What the client and the operations count and measure; the index of the host's counter(). */

@@ -316,6 +316,7 @@ int32_t kube_open(const struct berth_open_args *args, struct berth_call *call, v
 		return kube_host->fail(call, BERTH_UNAVAILABLE, "memory", 1, 0, "no memory");
 	k->target = args->target;
 	pthread_mutex_init(&k->lock, NULL);
+	handed_init(&k->handed);
 	rc = take_values(&o);
 	if (!rc)
 		rc = take_words(&o);
@@ -347,6 +348,7 @@ void kube_close(void *inst)
 	if (!k)
 		return;
 	watch_stop(k->watch);
+	handed_fini(&k->handed);
 	json_object_put(k->template);
 	sign_key_drop(k->sign_key);
 	execcred_fini(&k->exec);

@@ -95,7 +95,9 @@ static void take_event(struct watch *watch, const char *type, struct json_object
 	struct podview view;
 
 	podview_of(pod, watch->k->container, &view);
-	wake(watch, view.uid);
+	/* That a pod exists, and that nothing has happened to it, is known to those who wait for it. */
+	if (watch->k->claims || view.verdict.code || view.verdict.phase != BERTH_PHASE_QUEUED)
+		wake(watch, view.uid);
 	if (!strcmp(type, "DELETED") || view.verdict.code == BERTH_SESSION_LOST) {
 		remember(watch, view.uid);
 		kube_host->changed(watch->k->target);
