@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "auth.h"
+#include "prune.h"
 #include "status.h"
 
 #define BODY_MAX ((size_t)64 * 1024 * 1024)
@@ -99,7 +100,7 @@ static int32_t take_lines(struct exchange *ex, const char *ptr, size_t len)
 		if (!end)
 			return BERTH_OK;
 		json_tokener_reset(ex->lines);
-		line = json_tokener_parse_ex(ex->lines, ex->body.ptr, (int)size);
+		line = json_tokener_parse_ex(ex->lines, ex->body.ptr, (int)prune_json(ex->body.ptr, size));
 		memmove(ex->body.ptr, ex->body.ptr + size, ex->body.len - size);
 		ex->body.len -= size;
 		ex->ended = line && !ex->fn(ex->arg, line);
@@ -160,7 +161,8 @@ static void exchange_fini(struct exchange *ex)
 	buf_wipe(&ex->body);
 }
 
-static struct json_object *parse(const struct buf *body)
+/* The body is only good for its tree afterwards. */
+static struct json_object *parse(struct buf *body)
 {
 	struct json_tokener *tokener = json_tokener_new_ex(DEPTH_MAX);
 	struct json_object *tree;
@@ -168,7 +170,7 @@ static struct json_object *parse(const struct buf *body)
 	if (!tokener || !body->len || body->len > INT32_MAX)
 		tree = NULL;
 	else
-		tree = json_tokener_parse_ex(tokener, body->ptr, (int)body->len + 1);
+		tree = json_tokener_parse_ex(tokener, body->ptr, (int)prune_json(body->ptr, body->len + 1));
 	if (tokener)
 		json_tokener_free(tokener);
 	return tree;

@@ -11,6 +11,7 @@
 #include "execcred.h"
 #include "fuzz.h"
 #include "podview.h"
+#include "prune.h"
 #include "session.h"
 #include "status.h"
 #include "template.h"
@@ -77,10 +78,38 @@ static void check_kubeconfig(const char *text, size_t len)
 	cluster_fini(&cluster);
 }
 
-static void check_object(const char *text, size_t len)
+static struct json_object *parse(const char *text, size_t len)
 {
 	struct json_tokener *tokener = json_tokener_new_ex(64);
 	struct json_object *tree = len < 1 << 20 ? json_tokener_parse_ex(tokener, text, (int)len) : NULL;
+
+	json_tokener_free(tokener);
+	return tree;
+}
+
+/* What is taken out of an object beforehand changes nothing that is read of it. Strings in other quotes and comments,
+ * which the parser knows as well, are no JSON. */
+static void check_pruned(const char *text, size_t len, struct json_object *tree, const struct podview *view)
+{
+	char *copy = fuzz_copy(text, len);
+	size_t left = prune_json(copy, len);
+	struct json_object *pruned = parse(copy, left);
+	struct podview again;
+
+	FUZZ_CHECK(left <= len);
+	if (tree && !memchr(text, '\'', len) && !memchr(text, '/', len)) {
+		podview_of(pruned, "executor", &again);
+		FUZZ_CHECK(pruned && json_object_get_type(pruned) == json_object_get_type(tree));
+		FUZZ_CHECK(!strcmp(view->name, again.name) && !strcmp(view->uid, again.uid) && !strcmp(view->ip, again.ip));
+		FUZZ_CHECK(view->verdict.code == again.verdict.code && view->verdict.phase == again.verdict.phase);
+	}
+	json_object_put(pruned);
+	free(copy);
+}
+
+static void check_object(const char *text, size_t len)
+{
+	struct json_object *tree = parse(text, len);
 	struct podview view;
 	struct kerr err = {0};
 
@@ -90,8 +119,8 @@ static void check_object(const char *text, size_t len)
 	FUZZ_CHECK(view.verdict.phase != BERTH_PHASE_READY || (!view.verdict.code && *view.ip && !view.deleting));
 	for (uint32_t status = 300; status < 600; status += 1 + status % 7)
 		explained(status_classify(status, tree, "w", status & 1, &err), &err);
+	check_pruned(text, len, tree, &view);
 	json_object_put(tree);
-	json_tokener_free(tokener);
 }
 
 static void check_session(const char *text, size_t len)
