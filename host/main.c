@@ -408,6 +408,14 @@ static bool stop_host(struct host *host)
 
 /* ---- signals ---- */
 
+static void exit_at_once(int number)
+{
+	(void)number;
+	_exit(1);
+}
+
+/* The handler has nothing to do until a stop unblocks its signals. It is there from the beginning, as a disposition that changes later
+ * is taken for a plugin's doing, and put back. */
 static void block_signals(sigset_t *set)
 {
 	sigemptyset(set);
@@ -416,25 +424,18 @@ static void block_signals(sigset_t *set)
 	sigaddset(set, SIGHUP);
 	sigprocmask(SIG_BLOCK, set, NULL);
 
-	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	struct sigaction ignore = {.sa_handler = SIG_IGN}, leave = {.sa_handler = exit_at_once};
 
 	sigaction(SIGPIPE, &ignore, NULL);
-}
-
-static void exit_at_once(int number)
-{
-	(void)number;
-	_exit(1);
+	sigaction(SIGTERM, &leave, NULL);
+	sigaction(SIGINT, &leave, NULL);
 }
 
 /* From here on a second signal ends the process. */
 static void unblock_to_exit(void)
 {
-	struct sigaction action = {.sa_handler = exit_at_once};
 	sigset_t set;
 
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);

@@ -374,3 +374,24 @@ def test_a_target_that_is_gone(make):
     equal(b.teardown("t", force="true", wait="40s").status, 204)
     equal(list((b.dir / "other" / "sessions").iterdir()), [])
     equal(b.stop(), 0)
+
+
+def test_a_stop_is_not_taken_for_a_plugins_doing(make):
+    """Signals are handled from the start on as they are at the end: what a plugin has not changed is not put back, and a second
+    signal still ends the process."""
+    b = make(conf='stop_grace = "1s";').start()
+    made = b.create("t", f"while [ ! -e {b.dir}/gate ]; do sleep 0.05; done").expect(200, 202).json["id"]
+    wait_for(lambda: b.record(made)["status"] == "running", what="the command to run")
+    equal(b.stop(), 0)
+    check("a plugin changed the process" not in b.log(), b.log())
+    conf = b.dir / "berth.conf"
+    conf.write_text(conf.read_text().replace('stop_grace = "1s"', 'stop_grace = "10m"'))
+    b.start()
+    wait_for(lambda: b.get("/ready").json["queue"]["running"] == 1, what="the command to be found again")
+    b.proc.terminate()
+    wait_for(lambda: b.log().count("msg=stopping") == 2, what="the stop")
+    b.proc.terminate()
+    equal(b.wait_dead(), 1)
+    (b.dir / "gate").touch()
+    b.start()
+    equal(b.finish(made)["result"]["exit_code"], 0)
