@@ -63,6 +63,7 @@ struct txn {
 	struct arena *arena;
 	int64_t now_ms;
 	bool read_only;
+	const char *fresh; /* NULL, or a key that has no row yet */
 	struct err failed; /* a failure the step may have ignored: it must not commit */
 	struct txn_row *rows, **rows_end;
 	struct txn_row **buckets;
@@ -97,6 +98,7 @@ struct store_ops {
 		   int64_t *ret_rev, struct err *err);
 	int (*scan_due)(struct txn *txn, enum store_table table, int64_t upto, size_t limit, row_fn fn, void *arg,
 			struct err *err);
+	int (*due_size)(struct txn *txn, enum store_table table, int64_t *ret, struct err *err);
 	int (*scan)(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first,
 		    size_t limit, row_fn fn, void *arg, struct err *err);
 	/* subject NULL: of all. */

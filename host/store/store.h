@@ -84,6 +84,9 @@ int txn_get(struct txn *txn, enum store_table table, const char *key, struct sto
 /* doc must not be NULL and at most LIMIT_ROW bytes (ERR_PAYLOAD_TOO_LARGE); all of row is copied. Keys of META that begin with
  * "store." belong to the store. */
 int txn_put(struct txn *txn, enum store_table table, const struct store_row *row, struct err *err);
+/* No table has, or ever had, a row of this key, which was just drawn at random: a store need not look for what the step's writes
+ * replace. One key per step. */
+int txn_fresh(struct txn *txn, const char *key, struct err *err);
 int txn_delete(struct txn *txn, enum store_table table, const char *key, struct err *err);
 /* Rows with 0 < due_ms <= upto in order of due; or of one group in order of key, after `after` ("" = from the start); or all, in
  * order of key (group NULL, only of tables that are whole, else ERR_INTERNAL; "" is no group and finds nothing). newest_first turns
@@ -94,6 +97,8 @@ int txn_scan_due(struct txn *txn, enum store_table table, int64_t upto, size_t l
 		 bool (*fn)(const struct store_row *row, void *arg), void *arg, struct err *err);
 int txn_scan(struct txn *txn, enum store_table table, const char *group, const char *after, bool newest_first, size_t limit,
 	     bool (*fn)(const struct store_row *row, void *arg), void *arg, struct err *err);
+/* How many rows of a table have a due; the step's own are not seen. */
+int txn_due_size(struct txn *txn, enum store_table table, int64_t *ret, struct err *err);
 /* Named numbers whose changes commute (sessions of a target, …). */
 int txn_count_add(struct txn *txn, const char *name, int64_t delta, struct err *err);
 int txn_count_get(struct txn *txn, const char *name, int64_t *ret, struct err *err);

@@ -266,6 +266,15 @@ int txn_put(struct txn *txn, enum store_table table, const struct store_row *row
 	return 0;
 }
 
+int txn_fresh(struct txn *txn, const char *key, struct err *err)
+{
+	int rc = check_write(txn, err);
+
+	if (rc == 0)
+		rc = check_name("key", key, false, err);
+	return rc != 0 ? rc : txn_copy(txn, key, strlen(key), &txn->fresh, err);
+}
+
 int txn_delete(struct txn *txn, enum store_table table, const char *key, struct err *err)
 {
 	struct txn_row *entry;
@@ -486,6 +495,16 @@ int txn_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, str
 	if (err == NULL)
 		err = &local;
 	return fail(txn, txn->ops->stream_size(txn, stream, ret, err), err);
+}
+
+int txn_due_size(struct txn *txn, enum store_table table, int64_t *ret, struct err *err)
+{
+	struct err local;
+
+	assert(txn->magic == TXN_MAGIC);
+	if (err == NULL)
+		err = &local;
+	return fail(txn, txn->ops->due_size(txn, table, ret, err), err);
 }
 
 int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,

@@ -30,16 +30,30 @@ static void put_number(struct building *b, int64_t number)
 		wire_text(&b->args, text);
 }
 
+/* There was never a row of that key: the script need not look for one. */
+static bool is_fresh(const struct building *b, const struct txn_row *row)
+{
+	return !row->known && b->txn->fresh != NULL && strcmp(b->txn->fresh, row->base.key) == 0;
+}
+
+static const char *letter_of(const struct building *b, const struct txn_row *row, enum txn_change change)
+{
+	static const char *const letters[][2] = {[TXN_READ] = {"r", "r"}, [TXN_PUT] = {"p", "P"}, [TXN_DELETE] = {"d", "D"}};
+	static const char *const fresh[] = {"q", "Q"};
+	bool whole = store_table_is_whole(row->table);
+
+	return change == TXN_PUT && is_fresh(b, row) ? fresh[whole] : letters[change][whole];
+}
+
 static void put_row(struct building *b, const struct txn_row *row)
 {
 	enum txn_change change = b->writes ? row->change : TXN_READ;
-	static const char *const letters[][2] = {[TXN_READ] = {"r", "r"}, [TXN_PUT] = {"p", "P"}, [TXN_DELETE] = {"d", "D"}};
 	const char *tail;
 	size_t len;
 
 	if (change == TXN_READ && !row->known)
 		return;
-	wire_text(&b->args, letters[change][store_table_is_whole(row->table)]);
+	wire_text(&b->args, letter_of(b, row, change));
 	wire_text(&b->args, row_table(row->table));
 	wire_text(&b->args, row->base.key);
 	if (row->known)

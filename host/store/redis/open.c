@@ -64,6 +64,7 @@ const struct store_ops redis_ops = {
 	.read_stream = redis_read_stream,
 	.find_trim = redis_find_trim,
 	.stream_size = redis_stream_size,
+	.due_size = redis_due_size,
 	.count_get = redis_count,
 	.next = redis_next,
 };
@@ -271,6 +272,7 @@ static struct redis_store *store_new(const struct store_redis_config *config)
 	lock_init(&store->lock, LOCK_STORE);
 	lock_init(&store->clock_lock, LOCK_STORE);
 	lock_init(&store->lane_lock, LOCK_STORE);
+	flight_init(store);
 	cond_init(&store->changed);
 	cond_init(&store->freed);
 	cond_init(&store->lane_free);
@@ -309,6 +311,7 @@ static void redis_close(struct store *base)
 	cond_fini(&store->freed);
 	cond_fini(&store->changed);
 	lock_fini(&store->lane_lock);
+	flight_fini(store);
 	lock_fini(&store->clock_lock);
 	lock_fini(&store->lock);
 	redis_url_fini(&store->url);

@@ -84,6 +84,20 @@ int redis_count(struct txn *txn, const char *name, int64_t *ret, struct err *err
 	return rc;
 }
 
+int redis_due_size(struct txn *txn, enum store_table table, int64_t *ret, struct err *err)
+{
+	struct wire_args args = {0};
+	redisReply *reply = NULL;
+	int rc;
+
+	wire_text(&args, row_table(table));
+	rc = run(txn, SCRIPT_dues, &args, &reply, err);
+	if (rc == 0)
+		*ret = script_int(reply, REDIS_HEAD);
+	freeReplyObject(reply);
+	return rc;
+}
+
 int redis_next(struct txn *txn, uint64_t *ret, struct err *err)
 {
 	struct wire_args none = {0};

@@ -12,6 +12,7 @@
 	X(stream, false)                                                                                               \
 	X(old, false)                                                                                                  \
 	X(size, false)                                                                                                 \
+	X(dues, false)                                                                                                 \
 	X(state, false)                                                                                                \
 	X(next, true)                                                                                                  \
 	X(apply, true)                                                                                                 \

@@ -42,6 +42,7 @@ const struct store_ops sqlite_ops = {
 	.read_stream = read_stream,
 	.find_trim = read_find_trim,
 	.stream_size = read_stream_size,
+	.due_size = read_due_size,
 	.count_get = read_count,
 	.next = read_next,
 };

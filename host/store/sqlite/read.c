@@ -192,21 +192,33 @@ int read_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than
 	return rc;
 }
 
-int read_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err)
+/* Ends a statement that counts. */
+static int take_size(struct txn *txn, sqlite3_stmt *stmt, int64_t *ret, struct err *err)
 {
-	sqlite3_stmt *stmt;
-	int rc = conn_stream(txn->conn, stream, STMT_STREAM_SIZE, &stmt, err);
-	int code;
+	int code = sqlite3_step(stmt), rc = 0;
 
-	if (rc != 0)
-		return rc;
-	code = sqlite3_step(stmt);
 	if (code == SQLITE_ROW)
 		*ret = sqlite3_column_int64(stmt, 0);
 	else
 		rc = conn_error(txn->conn, code, err);
 	conn_give(txn->conn, stmt);
 	return rc;
+}
+
+int read_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = conn_stream(txn->conn, stream, STMT_STREAM_SIZE, &stmt, err);
+
+	return rc != 0 ? rc : take_size(txn, stmt, ret, err);
+}
+
+int read_due_size(struct txn *txn, enum store_table table, int64_t *ret, struct err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = conn_table(txn->conn, table, STMT_DUE_SIZE, &stmt, err);
+
+	return rc != 0 ? rc : take_size(txn, stmt, ret, err);
 }
 
 int read_count(struct txn *txn, const char *name, int64_t *ret, struct err *err)

@@ -31,6 +31,7 @@
 	X(UPDATE_DUE, "UPDATE @ SET due=?3,rev=rev+1,doc=?2 WHERE key=?1")                                              \
 	X(DELETE, "DELETE FROM @ WHERE key=?1")                                                                         \
 	X(DUE, "SELECT key,grp,due,rev,doc FROM @ WHERE due>0 AND due<=?1 ORDER BY due LIMIT ?2")                       \
+	X(DUE_SIZE, "SELECT count(*) FROM @ WHERE due>0")                                                               \
 	X(ALL_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE key>?2 ORDER BY key LIMIT ?3")                               \
 	X(ALL_DOWN, "SELECT key,grp,due,rev,doc FROM @ WHERE key<?2 ORDER BY key DESC LIMIT ?3")                        \
 	X(GROUP_UP, "SELECT key,grp,due,rev,doc FROM @ WHERE grp=?1 AND grp<>'' AND key>?2 ORDER BY key LIMIT ?3")      \
@@ -193,6 +194,7 @@ int read_stream(struct txn *txn, enum store_stream stream, const char *subject, 
 		entry_fn fn, void *arg, struct err *err);
 int read_find_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, size_t limit, size_t *ret_count,
 		   uint64_t *ret_last, struct err *err);
+int read_due_size(struct txn *txn, enum store_table table, int64_t *ret, struct err *err);
 int read_stream_size(struct txn *txn, enum store_stream stream, int64_t *ret, struct err *err);
 int read_count(struct txn *txn, const char *name, int64_t *ret, struct err *err);
 int read_next(struct txn *txn, uint64_t *ret, struct err *err);

@@ -278,6 +278,19 @@ static int scan_claims(struct txn *txn, void *arg, struct err *err)
 	return txn_scan(txn, STORE_CLAIM, NULL, "", false, SIZE_MAX, list_row, arg, err);
 }
 
+static int due_size(struct txn *txn, void *arg, struct err *err)
+{
+	return txn_due_size(txn, STORE_TASK, arg, err);
+}
+
+static void assert_dues(struct store *store, int64_t size)
+{
+	int64_t found = -1;
+
+	conformance_must_view(store, due_size, &found);
+	assert_int_equal(found, size);
+}
+
 /* Only the tables that say so have an index of all their rows. */
 static void test_scan_whole(const struct conformance_env *env)
 {
@@ -322,11 +335,13 @@ static void test_due(const struct conformance_env *env)
 {
 	struct store *store = conformance_open(env);
 
+	assert_dues(store, 0);
 	conformance_put(store, STORE_TASK, "a", NULL, 30, "x");
 	conformance_put(store, STORE_TASK, "b", NULL, 10, "x");
 	conformance_put(store, STORE_TASK, "c", NULL, 0, "x");
 	conformance_put(store, STORE_TASK, "d", NULL, 20, "x");
 	conformance_put(store, STORE_TASK, "e", NULL, INT64_MAX, "x");
+	assert_dues(store, 4);
 	assert_scan(store, (struct scan_arg){.due = true, .upto = 30}, "b d a");
 	assert_scan(store, (struct scan_arg){.due = true, .upto = 29}, "b d");
 	assert_scan(store, (struct scan_arg){.due = true, .upto = 30, .limit = 1}, "b");

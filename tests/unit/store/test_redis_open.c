@@ -188,7 +188,7 @@ static void test_owner(void **state)
 /* As docs/redis.md gives it; the tests below prove that it is enough, and that no word of it is too many. */
 #define ACL_COMMANDS                                                                                                   \
 	"+evalsha +eval +script|load +info +ping +time +subscribe +publish +hget +hmget +hset +hdel +hlen +hincrby "   \
-	"+exists +expire +del +zadd +zrem +zrange +zrangebylex +zrevrangebylex +zrangebyscore +xadd +xdel +xack "      \
+	"+exists +expire +del +zadd +zcard +zrem +zrange +zrangebylex +zrevrangebylex +zrangebyscore +xadd +xdel +xack "      \
 	"+xrange +xinfo|stream +xinfo|groups +xpending +xgroup|create"
 #define ACL_PING 4 /* the listener asks so after ten silent seconds, which nobody waits for here */
 #define ACL_KEYS "~t:* ~t.* resetchannels &t:* &t.*"
@@ -214,9 +214,11 @@ static int everything_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct store_row row = {.key = "k", .group = arg, .due_ms = 9, .doc = "x", .doc_len = 1};
 	uint64_t number;
+	int64_t dues;
 	size_t count;
 	int rc = txn_next(txn, &number, err);
 
+	rc = rc != 0 ? rc : txn_due_size(txn, STORE_TASK, &dues, err);
 	rc = rc != 0 ? rc : txn_put(txn, STORE_TASK, &row, err);
 	rc = rc != 0 ? rc : txn_delete(txn, STORE_HOST, "k", err);
 	rc = rc != 0 ? rc : txn_count_add(txn, "c", 1, err);

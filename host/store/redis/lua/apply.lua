@@ -3,7 +3,8 @@
 --   r table key rev                      a row that was read
 --   p table key rev group due rest       a row to write; rev "" = it was not read; rest: what follows rev in the stored text
 --   d table key rev                      a row to delete
---   P, D                                 the same in a table that has an index of all its rows
+--   q table key "" group due rest        a row of a key that certainly has none
+--   P, D, Q                              the same in a table that has an index of all its rows
 --   n name value                         a counter that was read
 --   c name delta                         a counter
 --   a stream short subject own doc       an entry; own "1": its subject needs a field
@@ -21,7 +22,7 @@ if number > 0 and done and tonumber(done) >= number then
 	return answer('DONE')
 end
 
-local width = { r = 4, p = 7, P = 7, d = 4, D = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4, w = 2 }
+local width = { r = 4, p = 7, P = 7, q = 7, Q = 7, d = 4, D = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4, w = 2 }
 local rows, others, deletes, stale = {}, {}, {}, {}
 
 local function is_stale(name, key, value)
@@ -39,6 +40,8 @@ while i <= #ARGV do
 			return out
 		end
 		others[#others + 1] = i
+	elseif op == 'q' or op == 'Q' then
+		rows[#rows + 1] = { i, op == 'Q', '0', '' }
 	elseif op == 'r' or op == 'p' or op == 'P' or op == 'd' or op == 'D' then
 		local old = redis.call('HGET', P .. ':' .. ARGV[i + 1], ARGV[i + 2])
 		local rev, due, of = '0', '0', ''
@@ -118,11 +121,14 @@ end
 function run.s(a)
 	index_entries()
 	local index = P .. ':of:' .. ARGV[a + 2] .. ':' .. ARGV[a + 3]
-	for _, member in ipairs(redis.call('ZRANGE', index, 0, -1)) do
+	local found = redis.call('ZRANGE', index, 0, -1)
+	for _, member in ipairs(found) do
 		local ms, n = string.match(member, '^0*(%d+)-0*(%d+)$')
 		drop(ARGV[a + 1], ARGV[a + 2], ms .. '-' .. n, '')
 	end
-	redis.call('DEL', index)
+	if #found > 0 then
+		redis.call('DEL', index)
+	end
 end
 
 function run.t(a)

@@ -10,7 +10,7 @@ local probe = P .. ':probe'
 local commands = {
 	{ 'HSET', probe, 'a', '1' }, { 'HGET', probe, 'a' }, { 'HMGET', probe, 'a' }, { 'HINCRBY', probe, 'a', '1' },
 	{ 'HLEN', probe }, { 'HDEL', probe, 'a' }, { 'EXPIRE', probe, '1' },
-	{ 'DEL', probe }, { 'ZADD', probe, '0', 'a' }, { 'ZRANGE', probe, '0', '-1' },
+	{ 'DEL', probe }, { 'ZADD', probe, '0', 'a' }, { 'ZRANGE', probe, '0', '-1' }, { 'ZCARD', probe },
 	{ 'ZRANGEBYLEX', probe, '-', '+' }, { 'ZREVRANGEBYLEX', probe, '+', '-' }, { 'ZRANGEBYSCORE', probe, '0', '1' },
 	{ 'ZREM', probe, 'a' }, { 'EXISTS', probe },
 }
