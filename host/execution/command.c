@@ -197,6 +197,10 @@ static int restart_step(struct txn *txn, void *arg, struct err *err)
 	if (rc == 0)
 		rc = take_started_step(run, txn, &r, &c, EVENT_RESTARTED, in->events[1], err);
 	if (rc == 0)
+		rc = take_put_step(run, txn, &r, &c, err);
+	if (rc == 0)
+		rc = lost_keep_step(run, txn, err);
+	if (rc == 0)
 		take_facts(run->e, txn_now(txn), &r, &c, &in->facts);
 	return rc;
 }

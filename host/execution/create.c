@@ -170,6 +170,8 @@ static int begin_now(struct create_step *in, struct txn *txn, struct claim *c, s
 	rc = take_claimed_step(run, txn, &in->record, c, EVENT_CLAIMED, in->events[1], err);
 	if (rc == 0 && in->live)
 		rc = take_started_step(run, txn, &in->record, c, EVENT_STARTED, in->events[2], err);
+	if (rc == 0)
+		rc = steps_put_claim(txn, in->record.id, c, err);
 	return rc;
 }
 
@@ -192,13 +194,19 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 		return rc;
 	rc = check_region(in, txn, err);
 	if (rc == 0)
-		rc = steps_apply(in->e, txn, &in->record, EVENT_REQUESTED, &none, in->events[0], &replay, err);
+		rc = txn_fresh(txn, in->run->id, err);
+	if (rc == 0)
+		rc = steps_move(in->e, txn, &in->record, EVENT_REQUESTED, &none, in->events[0], &replay, err);
 	if (rc == 0)
 		rc = put_rows(in, txn, err);
 	if (rc == 0 && in->room)
 		rc = begin_now(in, txn, &c, err);
+	if (rc == 0)
+		rc = steps_put_record(in->e, txn, &in->record, err);
+	if (rc == 0 && in->live)
+		rc = lost_keep_step(in->run, txn, err);
 	if (rc == 0 && !in->begun)
-		rc = txn_notify(txn, FLEET_REQUESTS, err); /* whoever has room takes it */
+		rc = steps_request(txn, &in->record, in->events[0], err); /* whoever has room takes it */
 	take_facts(in->e, txn_now(txn), &in->record, &c, &in->facts);
 	return rc;
 }

@@ -18,12 +18,16 @@ struct others {
 	uint64_t room, open;
 };
 
+/* What waits has a message, what was taken has a claim. */
 static int size_step(struct txn *txn, void *arg, struct err *err)
 {
-	int64_t size = 0;
-	int rc = txn_stream_size(txn, STREAM_REQUESTS, &size, err);
+	struct others *others = arg;
+	int64_t waits = 0, taken = 0;
+	int rc = txn_stream_size(txn, STREAM_REQUESTS, &waits, err);
 
-	((struct others *)arg)->open = size > 0 ? (uint64_t)size : 0;
+	if (rc == 0)
+		rc = txn_due_size(txn, STORE_CLAIM, &taken, err);
+	others->open = (uint64_t)(waits + taken);
 	return rc;
 }
 

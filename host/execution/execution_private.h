@@ -243,6 +243,12 @@ int steps_load(struct txn *txn, const char *id, struct record *ret_record, struc
 /* Applies an event, writes record and event. */
 int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
 		const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err);
+/* The two halves of it, for a step that applies several events: the record is written once, after the last one. */
+int steps_move(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
+	       const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err);
+int steps_put_record(struct executions *e, struct txn *txn, const struct record *r, struct err *err);
+/* A message for whoever has room, of a record that was just requested and that nobody has claimed in the same step. */
+int steps_request(struct txn *txn, const struct record *r, const char *event_id, struct err *err);
 int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, struct err *err);
 /* A claim of this host is free for any host from now on; the others are told. */
 int steps_hand_back(struct executions *e, struct txn *txn, const char *id, struct claim *c, struct err *err);
@@ -260,8 +266,11 @@ int steps_overtaken(const struct run *run, struct err *err);
 int64_t steps_now(struct executions *e); /* store time; a guess from the wall clock while the store is away */
 
 /* ---- fleet.c: other hosts of the same store ---- */
+#define CLAIM_GIVEN_MS 1 /* the due time of a claim that was handed back */
 int fleet_start(struct executions *e, struct err *err);
 void fleet_stop(struct executions *e);
+/* Puts all that is claimed in line; at the start, where nobody else can have claimed anything. */
+int fleet_inherit_all(struct executions *e, struct err *err);
 /* Claimed by another host that lives, or, with `hold`, may live: the store was away, see store_hold_ms. */
 bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t now_ms, bool hold);
 /* Inside a step. */
@@ -275,7 +284,7 @@ void elsewhere_look(struct executions *e);
 
 /* ---- lost.c: a store that is lost while this host runs ---- */
 /* Inside a step that starts or takes over a command, and after its commit: what a new store would be told of it. */
-int lost_keep_step(struct run *run, const struct record *r, const struct claim *c, struct err *err);
+int lost_keep_step(struct run *run, struct txn *txn, struct err *err);
 void lost_kept_locked(struct run *run);
 void lost_forget(struct run *run);
 /* True: there is no store to work with. */
@@ -297,11 +306,12 @@ uint64_t segment_size(struct executions *e, const char *id, unsigned stream, boo
 enum next take_run(struct run *run);
 void take_prepare(struct run *run);   /* its session_begin, once */
 void take_unprepare(struct run *run); /* the next try asks anew */
-/* Inside a step: the event, the claim and what belongs to them. */
+/* Inside a step: the event, the claim and what belongs to them; take_put_step writes what became of both. */
 int take_claimed_step(struct run *run, struct txn *txn, struct record *r, struct claim *c, enum record_event event,
 		      const char *event_id, struct err *err);
 int take_started_step(struct run *run, struct txn *txn, struct record *r, struct claim *c, enum record_event event,
 		      const char *event_id, struct err *err);
+int take_put_step(struct run *run, struct txn *txn, const struct record *r, const struct claim *c, struct err *err);
 /* After the commit of a step with a begin: LIVE gives run->hold. */
 int take_begun(struct run *run, struct err *err);
 void take_facts(struct executions *e, int64_t now_ms, const struct record *r, const struct claim *c,
@@ -411,6 +421,8 @@ int recover_waiting(struct executions *e, struct err *err);
 int recover_adopt(struct executions *e, const char *id, struct err *err);
 /* The same of one whose claim is over, which may stand in line here since before it was claimed. */
 int recover_inherit(struct executions *e, const char *id, struct err *err);
+/* A claim without a record that can be read becomes a dead letter. */
+int recover_bury_claim(struct executions *e, const char *id, struct err *err);
 void sweep_line(struct executions *e); /* ends what waited in line for too long */
 void sweep_round(void *executions);
 void sweep_keep(void *executions);

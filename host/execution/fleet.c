@@ -32,7 +32,8 @@ struct fleet {
 /* ---- claims that ended ---- */
 
 struct stale {
-	struct buf ids; /* NUL-terminated, one after the other */
+	int64_t upto_ms; /* 0: now */
+	struct buf ids;	 /* NUL-terminated, one after the other */
 };
 
 static bool note_stale(const struct store_row *row, void *arg)
@@ -47,28 +48,41 @@ static int stale_step(struct txn *txn, void *arg, struct err *err)
 	struct stale *stale = arg;
 
 	buf_clear(&stale->ids);
-	return txn_scan_due(txn, STORE_CLAIM, txn_now(txn), STALE_MAX, note_stale, stale, err);
+	return txn_scan_due(txn, STORE_CLAIM, stale->upto_ms ? stale->upto_ms : txn_now(txn), STALE_MAX, note_stale, stale,
+			    err);
 }
 
-/* Not while the store has just come back: their runners may live and only have been unable to say so. */
-static void take_stale(struct executions *e)
+static int take_claims(struct executions *e, int64_t upto_ms, struct err *err)
 {
-	struct stale stale;
-	struct err err = {0};
+	struct stale stale = {.upto_ms = upto_ms};
 	int rc;
 
-	if (store_hold_ms(e->config.store) > 0)
-		return;
 	buf_init(&stale.ids, STALE_MAX * (IDENT_ID_MAX + 1));
-	rc = store_view(e->config.store, stale_step, &stale, &err);
+	rc = store_view(e->config.store, stale_step, &stale, err);
 	for (size_t at = 0; rc == 0 && at < stale.ids.len; at += strlen(stale.ids.ptr + at) + 1) {
-		rc = recover_inherit(e, stale.ids.ptr + at, &err);
+		rc = recover_inherit(e, stale.ids.ptr + at, err);
 		if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
-			rc = 0;
+			rc = recover_bury_claim(e, stale.ids.ptr + at, err);
 	}
+	buf_fini(&stale.ids);
+	return rc;
+}
+
+/* While the store has just come back only those that were handed back: the other runners may live and only have been unable to say
+ * so. */
+static void take_stale(struct executions *e)
+{
+	struct err err = {0};
+	int rc = take_claims(e, store_hold_ms(e->config.store) > 0 ? CLAIM_GIVEN_MS : 0, &err);
+
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("ended claims could not be looked at", KS("error", err.msg));
-	buf_fini(&stale.ids);
+}
+
+/* A store of this process alone: whoever had a claim is dead. What is beyond STALE_MAX is found by its record. */
+int fleet_inherit_all(struct executions *e, struct err *err)
+{
+	return take_claims(e, INT64_MAX, err);
 }
 
 /* ---- the claims of this host ---- */

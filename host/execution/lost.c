@@ -27,25 +27,25 @@ static void docs_free(struct run_docs *docs)
 	*docs = (struct run_docs){0};
 }
 
-/* Inside the step that starts it; see lost_kept. */
-int lost_keep_step(struct run *run, const struct record *r, const struct claim *c, struct err *err)
+/* Inside the step that starts it, after both rows were put; see lost_kept. */
+int lost_keep_step(struct run *run, struct txn *txn, struct err *err)
 {
-	struct buf record, claim;
+	struct store_row record, claim;
 	int rc;
 
 	if (store_is_exclusive(run->e->config.store))
 		return 0;
-	buf_init(&record, LIMIT_ROW);
-	buf_init(&claim, LIMIT_ROW);
-	rc = record_encode(r, &record, err);
-	if (rc == 0 && claim_encode(c, &claim))
-		rc = err_set(err, ERR_NOMEM, "the claim of %s does not fit", r->id);
 	docs_free(&run->fresh);
+	rc = txn_get(txn, STORE_EXECUTION, run->id, &record, err);
 	if (rc == 0)
-		run->fresh = (struct run_docs){.record = buf_take(&record), .claim = buf_take(&claim)};
-	buf_fini(&record);
-	buf_fini(&claim);
-	return rc;
+		rc = txn_get(txn, STORE_CLAIM, run->id, &claim, err);
+	if (rc || !record.doc || !claim.doc)
+		return rc;
+	run->fresh = (struct run_docs){.record = strdup(record.doc), .claim = strdup(claim.doc)};
+	if (run->fresh.record && run->fresh.claim)
+		return 0;
+	docs_free(&run->fresh);
+	return err_set(err, ERR_NOMEM, "no memory to keep what runs");
 }
 
 void lost_kept_locked(struct run *run)

@@ -121,6 +121,37 @@ int recover_inherit(struct executions *e, const char *id, struct err *err)
 	return 0;
 }
 
+/* A claim that leads to nothing has no message that could become a dead letter: it becomes one itself, once. */
+struct bury_claim {
+	const char *id;
+	bool buried;
+};
+
+static int bury_claim_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct bury_claim *bury = arg;
+	struct record r;
+	int rc = steps_load(txn, bury->id, &r, NULL, err);
+	const char *why = rc == ERR_CORRUPT ? "corrupt_record" : "no_record";
+
+	bury->buried = rc == ERR_CORRUPT || rc == ERR_NOT_FOUND;
+	if (!bury->buried)
+		return rc;
+	rc = steps_dead_letter(txn, why, bury->id, 0, "", 0, err);
+	return rc ? rc : txn_delete(txn, STORE_CLAIM, bury->id, err);
+}
+
+int recover_bury_claim(struct executions *e, const char *id, struct err *err)
+{
+	struct bury_claim bury = {.id = id};
+	int rc = steps_update(e, bury_claim_step, &bury, err);
+
+	if (rc == 0 && bury.buried)
+		log_error("a claimed execution has no record that can be read; its claim became a dead letter",
+			  KS("execution", id));
+	return rc;
+}
+
 /* ---- the stream ---- */
 
 struct message {

@@ -175,8 +175,10 @@ int executions_new(const struct executions_config *config, struct executions **r
 
 int executions_start(struct executions *e, struct err *err)
 {
-	int rc = runs_commands(e) ? recover_stream(e, err) : 0;
+	int rc = store_is_exclusive(e->config.store) ? fleet_inherit_all(e, err) : 0;
 
+	if (rc == 0 && runs_commands(e))
+		rc = recover_stream(e, err);
 	if (rc)
 		return rc;
 	elsewhere_look(e);

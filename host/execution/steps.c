@@ -103,7 +103,7 @@ static int64_t due_of(const struct executions *e, const struct record *r)
 	return r->status == RECORD_RUNNING ? 0 : r->queue_expires_ms;
 }
 
-static int put_record(struct executions *e, struct txn *txn, const struct record *r, struct err *err)
+int steps_put_record(struct executions *e, struct txn *txn, const struct record *r, struct err *err)
 {
 	char group[IDENT_KEY_MAX + 1];
 	struct ident ident;
@@ -128,8 +128,8 @@ static int put_record(struct executions *e, struct txn *txn, const struct record
 	return rc;
 }
 
-static int put_event(struct txn *txn, const struct record *r, enum record_event event, const char *event_id,
-		     struct err *err)
+static int append_event(struct txn *txn, enum store_stream stream, const struct record *r, enum record_event event,
+			const char *event_id, struct err *err)
 {
 	struct buf buf;
 	int rc;
@@ -137,17 +137,15 @@ static int put_event(struct txn *txn, const struct record *r, enum record_event 
 	buf_init(&buf, LIMIT_ROW);
 	rc = event_render(r, event, event_id, txn_now(txn), &buf);
 	if (rc == 0)
-		rc = txn_append(txn, STREAM_EVENTS, r->id, buf.ptr, buf.len, err);
+		rc = txn_append(txn, stream, r->id, buf.ptr, buf.len, err);
 	else
 		err_set(err, rc, "the event of %s does not fit", r->id);
-	if (rc == 0 && event == EVENT_REQUESTED)
-		rc = txn_append(txn, STREAM_REQUESTS, r->id, buf.ptr, buf.len, err);
 	buf_fini(&buf);
-	return rc ? rc : fleet_notify_changed(txn, r->id, err);
+	return rc;
 }
 
-int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
-		const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err)
+int steps_move(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
+	       const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err)
 {
 	int rc = transition_apply(r, event, change, txn_now(txn), ret_replay, err);
 
@@ -155,14 +153,29 @@ int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum re
 		return rc;
 	if (event == EVENT_REQUESTED)
 		r->queue_expires_ms = r->created_ms + e->config.conf->exec_queue_ms;
-	rc = put_record(e, txn, r, err);
-	return rc ? rc : put_event(txn, r, event, event_id, err);
+	rc = append_event(txn, STREAM_EVENTS, r, event, event_id, err);
+	return rc ? rc : fleet_notify_changed(txn, r->id, err);
 }
 
-/* One that was handed back is due at once: other hosts may have passed its message while it was claimed. */
+int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,
+		const struct record_change *change, const char *event_id, bool *ret_replay, struct err *err)
+{
+	int rc = steps_move(e, txn, r, event, change, event_id, ret_replay, err);
+
+	return rc || *ret_replay ? rc : steps_put_record(e, txn, r, err);
+}
+
+int steps_request(struct txn *txn, const struct record *r, const char *event_id, struct err *err)
+{
+	int rc = append_event(txn, STREAM_REQUESTS, r, EVENT_REQUESTED, event_id, err);
+
+	return rc ? rc : txn_notify(txn, FLEET_REQUESTS, err);
+}
+
+/* One that was handed back is due at once: it has no message any more. */
 static int64_t claim_due_ms(const struct claim *c)
 {
-	return c->runner && c->claim_until_ms == 0 ? 1 : c->claim_until_ms;
+	return c->runner && c->claim_until_ms == 0 ? CLAIM_GIVEN_MS : c->claim_until_ms;
 }
 
 int steps_put_claim(struct txn *txn, const char *id, const struct claim *c, struct err *err)

@@ -111,14 +111,22 @@ int take_claimed_step(struct run *run, struct txn *txn, struct record *r, struct
 {
 	struct record_change change = {.attempt = r->attempt + 1};
 	bool replay;
-	int rc = steps_apply(run->e, txn, r, event, &change, event_id, &replay, err);
+	int rc = steps_move(run->e, txn, r, event, &change, event_id, &replay, err);
 
 	if (rc)
 		return rc;
 	c->runner = run->e->config.host_id;
 	c->attempt = r->attempt;
 	c->claim_until_ms = txn_now(txn) + run->e->config.conf->claim_ttl_ms;
-	return steps_put_claim(txn, r->id, c, err);
+	return 0;
+}
+
+/* What the two above and below changed: once, however many of them were in the step. */
+int take_put_step(struct run *run, struct txn *txn, const struct record *r, const struct claim *c, struct err *err)
+{
+	int rc = steps_put_record(run->e, txn, r, err);
+
+	return rc ? rc : steps_put_claim(txn, r->id, c, err);
 }
 
 static int load_binding(struct run *run, struct txn *txn, struct binding *ret, struct err *err)
@@ -144,7 +152,7 @@ int take_started_step(struct run *run, struct txn *txn, struct record *r, struct
 		return rc;
 	change.incarnation = b.incarnation;
 	change.target = b.target;
-	rc = steps_apply(run->e, txn, r, event, &change, event_id, &replay, err);
+	rc = steps_move(run->e, txn, r, event, &change, event_id, &replay, err);
 	if (rc)
 		return rc;
 	c->sent_attempt = r->attempt;
@@ -153,8 +161,7 @@ int take_started_step(struct run *run, struct txn *txn, struct record *r, struct
 	c->session_ref = b.ref;
 	c->incarnation = b.incarnation;
 	c->fence = b.fence;
-	rc = steps_put_claim(txn, r->id, c, err);
-	return rc ? rc : lost_keep_step(run, r, c, err);
+	return 0;
 }
 
 /* ---- the step of a worker ---- */
@@ -189,22 +196,25 @@ static int end_poison(struct take *take, struct txn *txn, struct record *r, stru
 	return rc;
 }
 
-/* Claims what is not claimed by this process. */
+/* Claims what is not claimed by this process. From then on its claim leads to it, and no message has to. */
 static int claim_part(struct take *take, struct txn *txn, struct record *r, struct claim *c, struct err *err)
 {
 	struct run *run = take->run;
-	enum record_event event = r->status == RECORD_QUEUED ? EVENT_CLAIMED : EVENT_RECLAIMED;
+	bool queued = r->status == RECORD_QUEUED;
+	int rc;
 
-	if (r->status != RECORD_QUEUED && is_ours(run, c))
+	if (!queued && is_ours(run, c))
 		return 0;
 	take->claimed_now = true;
-	return take_claimed_step(run, txn, r, c, event, take->claimed_event, err);
+	rc = take_claimed_step(run, txn, r, c, queued ? EVENT_CLAIMED : EVENT_RECLAIMED, take->claimed_event, err);
+	return rc || !queued ? rc : txn_ack_subject(txn, STREAM_REQUESTS, run->id, err);
 }
 
 static int begin_part(struct take *take, struct txn *txn, struct record *r, struct claim *c, struct err *err)
 {
 	struct run *run = take->run;
 	int rc = session_begin_step(run->e->config.sessions, txn, &run->begin, err);
+	bool starts;
 
 	take->begin_failed = rc != 0;
 	if (rc == 0)
@@ -212,9 +222,12 @@ static int begin_part(struct take *take, struct txn *txn, struct record *r, stru
 	if (rc)
 		return rc;
 	take->result = run->begin.outcome == BEGIN_LIVE ? TAKE_LIVE : TAKE_WAIT;
-	if (take->result == TAKE_WAIT || r->status == RECORD_RUNNING)
-		return 0;
-	return take_started_step(run, txn, r, c, EVENT_STARTED, take->started_event, err);
+	starts = take->result == TAKE_LIVE && r->status != RECORD_RUNNING;
+	if (starts)
+		rc = take_started_step(run, txn, r, c, EVENT_STARTED, take->started_event, err);
+	if (rc == 0 && (starts || take->claimed_now))
+		rc = take_put_step(run, txn, r, c, err);
+	return rc || !starts ? rc : lost_keep_step(run, txn, err);
 }
 
 /* How long a claimed one may wait beyond its time in the queue: as long as a session may take to come up. */
@@ -252,8 +265,10 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 	if (r.status == RECORD_RUNNING && (run->resume || !is_ours(run, &c))) {
 		take->result = TAKE_RESUME;
 		rc = claim_part(take, txn, &r, &c, err);
+		if (rc == 0 && take->claimed_now)
+			rc = take_put_step(run, txn, &r, &c, err);
 		if (rc == 0)
-			rc = lost_keep_step(run, &r, &c, err);
+			rc = lost_keep_step(run, txn, err);
 	} else if (c.cancel_requested_ms) {
 		take->result = TAKE_CANCEL;
 	} else if (is_expired(run, &r, txn_now(txn))) {
