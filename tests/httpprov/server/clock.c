@@ -13,7 +13,8 @@
 #include <time.h>
 
 #define BUCKETS 16384u
-#define LOOK_MS 500
+#define LOOK_MS 50
+#define ALIVE_LEAST 64 /* streams that may be kept alive in one look, however few there are */
 #define OUT_MOST 60000u
 
 struct viewer {
@@ -424,17 +425,22 @@ void clock_unwatch(struct req *req)
 
 /* ---- the thread ---- */
 
-static void keep_alive(int64_t now)
+/* Not all at once where thousands began together: whoever reads them would be busy with that for a while. `most` is twice what
+ * comes due in one look. Returns it for the next one. */
+static int64_t keep_alive(int64_t now, int64_t most)
 {
-	for (struct req *req = at.streams; req; req = req->next) {
+	int64_t streams = 0, said = 0;
+
+	for (struct req *req = at.streams; req; req = req->next, streams++) {
 		bool silent;
 
 		pthread_mutex_lock(&req->lock);
 		silent = req->status && !req->out_end && now - req->wrote_ns > options.keepalive_ms * 1000000;
 		pthread_mutex_unlock(&req->lock);
-		if (silent)
+		if (silent && said++ < most)
 			req_frame_now(req, WIRE_ALIVE, "", 0);
 	}
+	return ALIVE_LEAST + 2 * streams * LOOK_MS / options.keepalive_ms;
 }
 
 static void end_due(int64_t now)
@@ -449,7 +455,7 @@ static void end_due(int64_t now)
 
 static void *clock_main(void *arg)
 {
-	int64_t look_ns = 0;
+	int64_t look_ns = 0, most = ALIVE_LEAST;
 
 	(void)arg;
 	pthread_mutex_lock(&at.lock);
@@ -459,7 +465,7 @@ static void *clock_main(void *arg)
 
 		end_due(now);
 		if (now >= look_ns) {
-			keep_alive(now);
+			most = keep_alive(now, most);
 			look_ns = now + LOOK_MS * INT64_C(1000000);
 		}
 		until = at.heap_len && at.heap[1]->end_ns < look_ns ? at.heap[1]->end_ns : look_ns;
