@@ -41,20 +41,27 @@ void handed_put(struct handed *handed, const char *uid, struct json_object *pod)
 	json_object_put(former);
 }
 
+static struct handed_pod *find_locked(struct handed *handed, const char *uid)
+{
+	for (unsigned i = 0; i < HANDED_MAX; i++)
+		if (handed->pods[i].pod && !strcmp(handed->pods[i].uid, uid))
+			return &handed->pods[i];
+	return NULL;
+}
+
 struct json_object *handed_take(struct handed *handed, const char *uid)
 {
-	struct json_object *pod = NULL, *old = NULL;
+	struct handed_pod found = {.pod = NULL}, *at;
 
 	pthread_mutex_lock(&handed->lock);
-	for (unsigned i = 0; !pod && !old && i < HANDED_MAX; i++) {
-		struct handed_pod *at = &handed->pods[i];
-
-		if (!at->pod || strcmp(at->uid, uid))
-			continue;
-		*(text_boot_ns() < at->until_ns ? &pod : &old) = at->pod;
+	at = find_locked(handed, uid);
+	if (at) {
+		found = *at;
 		at->pod = NULL;
 	}
 	pthread_mutex_unlock(&handed->lock);
-	json_object_put(old);
-	return pod;
+	if (text_boot_ns() < found.until_ns)
+		return found.pod;
+	json_object_put(found.pod);
+	return NULL;
 }

@@ -42,8 +42,8 @@ static size_t skip_value(const char *text, size_t at, size_t len)
 	return len;
 }
 
-/* Within a string a quote has a backslash before it, so that the first one here begins a key, or ends one that only looks
- * like it. */
+/* Within a string a quote has a backslash before it, so that the first one here begins a key, or ends one that only
+ * looks like it. */
 static bool is_key(const char *text, size_t at)
 {
 	return at == 0 || text[at - 1] != '\\';
