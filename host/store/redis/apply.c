@@ -18,6 +18,7 @@ struct building {
 	const struct txn *txn;
 	struct wire_args args;
 	bool writes;
+	unsigned others; /* messages that were heard before it was sent */
 };
 
 static void put_number(struct building *b, int64_t number)
@@ -150,6 +151,7 @@ static void build(struct building *b)
 	const struct txn_stream *op;
 	const struct txn_count *count;
 	const struct txn_row *row;
+	bool alone;
 
 	wire_text(&b->args, store->applier);
 	put_number(b, b->conn->slot);
@@ -162,7 +164,9 @@ static void build(struct building *b)
 		put_count(b, count);
 	for (op = b->txn->streams; b->writes && op != NULL; op = op->next)
 		put_stream(b, op);
-	for (notice = b->txn->notices; b->writes && notice != NULL; notice = notice->next)
+	b->others = atomic_load(&store->others);
+	alone = clock_boot_ns() < atomic_load_explicit(&store->alone_until_ns, memory_order_relaxed);
+	for (notice = b->txn->notices; b->writes && !alone && notice != NULL; notice = notice->next)
 		put_notice(b, notice);
 }
 
@@ -241,6 +245,8 @@ static int judge(struct building *b, const redisReply *reply, struct err *err)
 	if (strcmp(word, "FULL") == 0)
 		return err_set(err, ERR_INTERNAL, "the counter %.64s would overflow",
 			       reply->elements > REDIS_HEAD ? reply->element[REDIS_HEAD]->str : "");
+	if (b->writes && reply->elements > REDIS_HEAD)
+		redis_heard_by(b->conn->store, script_int(reply, REDIS_HEAD), b->others);
 	if (b->writes)
 		take_applied(b->conn, b->txn, strcmp(word, "DONE") == 0 ? 0 : script_int(reply, 4));
 	return 0;

@@ -3,6 +3,9 @@
  * What other processes of this store tell: one connection of its own, on which Redis sends the notices of their steps.
  * A notice may be lost (the connection was away), so after each connect the listener is told that anything may have
  * changed. The thread here calls the listener; it never writes to the store and holds no lock while it waits.
+ *
+ * A host that is alone would be told by Redis what it has just told itself. Redis says how many heard a notice; when it was this
+ * process only, no more are sent for a second, or until somebody else says anything: who begins to listen says so first.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,6 +17,7 @@
 #include "core/log.h"
 #include "store/redis/redis.h"
 
+#define ALONE_MS 1000 /* a newcomer says so itself; this is for one that was not heard */
 #define SILENCE_MS 10000 /* then the connection is asked whether it lives */
 #define ANSWER_MS 5000
 #define RETRY_FIRST_MS 100
@@ -45,16 +49,30 @@ static void take_message(struct redis_listener *l, const redisReply *reply)
 	char *text, *key;
 
 	l->asked = false;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[0]->str ||
-	    strcmp(reply->element[0]->str, "message") != 0 || !reply->element[2]->str)
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[0]->str)
+		return;
+	if (strcmp(reply->element[0]->str, "subscribe") == 0)
+		atomic_store(&l->store->hears, true);
+	if (strcmp(reply->element[0]->str, "message") != 0 || !reply->element[2]->str)
 		return;
 	text = reply->element[2]->str;
 	if (strncmp(text, l->store->applier, own) == 0 && text[own] == ' ')
 		return;
+	atomic_fetch_add(&l->store->others, 1);
+	atomic_store(&l->store->alone_until_ns, 0);
 	text = strchr(text, ' ');
 	text = text ? text + 1 : NULL;
 	while ((key = strsep(&text, "\n")) != NULL)
-		l->fn(key, l->arg);
+		if (*key != '\0')
+			l->fn(key, l->arg);
+}
+
+/* One: this process, which listens. While it does not, the one is somebody else. */
+void redis_heard_by(struct redis_store *store, int64_t receivers, unsigned others)
+{
+	bool alone = atomic_load(&store->hears) && receivers == 1 && atomic_load(&store->others) == others;
+
+	atomic_store(&store->alone_until_ns, alone ? clock_after_ms(ALONE_MS) : 0);
 }
 
 static bool take_all(struct redis_listener *l)
@@ -112,13 +130,16 @@ static bool subscribe(struct redis_listener *l)
 {
 	struct redis_info info;
 	struct err err = {0};
+	char hello[128]; /* no keys: only that somebody is there */
 
 	l->asked = false;
+	snprintf(hello, sizeof(hello), "%s ", l->store->applier);
 	if (wire_connect(&l->conn, &info, &err) != 0) {
 		wire_drop(&l->conn);
 		return false;
 	}
-	if (redisAppendCommand(l->conn.ctx, "SUBSCRIBE %s", l->channel) == REDIS_OK && send_all(l->conn.ctx))
+	if (redisAppendCommand(l->conn.ctx, "PUBLISH %s %b", l->channel, hello, strlen(hello)) == REDIS_OK &&
+	    redisAppendCommand(l->conn.ctx, "SUBSCRIBE %s", l->channel) == REDIS_OK && send_all(l->conn.ctx))
 		return true;
 	wire_drop(&l->conn);
 	return false;
@@ -135,6 +156,8 @@ static void *listen_main(void *arg)
 			wait_ms = RETRY_FIRST_MS;
 			l->fn(NULL, l->arg);
 			go_on = follow(l);
+			atomic_store(&l->store->hears, false);
+			atomic_store(&l->store->alone_until_ns, 0);
 			wire_drop(&l->conn);
 		}
 		if (go_on)

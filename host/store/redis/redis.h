@@ -130,6 +130,9 @@ struct redis_store {
 	bool lane_taken;
 
 	struct redis_listener *listener; /* NULL: nobody listens */
+	atomic_bool hears;		 /* its subscription stands */
+	atomic_uint others;		 /* messages of others that it heard */
+	_Atomic int64_t alone_until_ns;	 /* until then nobody else hears notices, so none are sent; see listen.c */
 };
 
 static inline struct redis_store *redis_of(struct store *store)
@@ -278,6 +281,8 @@ int step_view(struct store *base, store_step step, void *arg, struct err *err);
 /* listen.c */
 int redis_listen(struct store *base, void (*fn)(const char *key, void *arg), void *arg, struct err *err);
 void redis_unlisten(struct redis_store *store);
+/* So many heard the notices of a step; others: as store->others was before it was sent. */
+void redis_heard_by(struct redis_store *store, int64_t receivers, unsigned others);
 
 /* open.c */
 const char *redis_id_of(const struct redis_store *store); /* "" before it is known */

@@ -125,6 +125,44 @@ static void the_others_hear_what_was_committed(void **state)
 	heard_fini(&other);
 }
 
+static unsigned count_of(struct heard *heard)
+{
+	unsigned count;
+
+	lock_take(&heard->lock);
+	count = heard->count;
+	lock_drop(&heard->lock);
+	return count;
+}
+
+/* One that is alone tells nobody; a newcomer says that it is there, and hears from then on. */
+static void a_newcomer_hears_one_that_was_alone(void **state)
+{
+	struct store *stores[2];
+	struct heard own, other;
+	struct err err = {0};
+	int64_t until_ns;
+
+	(void)state;
+	heard_init(&own);
+	heard_init(&other);
+	open_two("alone", stores);
+	assert_int_equal(store_listen(stores[0], hear, &own, &err), 0);
+	wait_until(&own, &own.lost, 1);
+	for (int i = 0; i < 50; i++)
+		assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a"}, &err), 0);
+	assert_int_equal(store_listen(stores[1], hear, &other, &err), 0);
+	until_ns = clock_after_ms(PATIENCE_MS);
+	while (count_of(&other) == 0 && clock_left_ms(until_ns) > 0)
+		assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a"}, &err), 0);
+	assert_int_not_equal(count_of(&other), 0);
+	store_close(stores[0]);
+	store_close(stores[1]);
+	assert_int_equal(own.count, 0);
+	heard_fini(&own);
+	heard_fini(&other);
+}
+
 static void a_lost_connection_is_told(void **state)
 {
 	struct store *stores[2];
@@ -171,6 +209,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_others_hear_what_was_committed),
+		cmocka_unit_test(a_newcomer_hears_one_that_was_alone),
 		cmocka_unit_test(a_lost_connection_is_told),
 	};
 

@@ -210,8 +210,9 @@ for _, a in ipairs(others) do
 	run[ARGV[a]](a)
 end
 index_entries()
+local heard_by
 if #notices > 0 then
-	redis.pcall('PUBLISH', P .. ':notices', ARGV[2] .. ' ' .. table.concat(notices, '\n'))
+	heard_by = redis.pcall('PUBLISH', P .. ':notices', ARGV[2] .. ' ' .. table.concat(notices, '\n'))
 end
 local rev = text(redis.call('HINCRBY', P .. ':store', 'rev', '1'))
 for _, row in ipairs(rows) do
@@ -241,4 +242,8 @@ redis.call('HSET', slots, ARGV[3], ARGV[4])
 if ARGV[5] ~= '' then
 	redis.call('EXPIRE', slots, ARGV[5])
 end
-return answer('OK', rev)
+local out = answer('OK', rev)
+if type(heard_by) == 'number' then
+	out[#out + 1] = text(heard_by)
+end
+return out
