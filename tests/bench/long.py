@@ -25,6 +25,7 @@ HORIZONS_S = (45, 90, 180, 360)  # from the first create to the first end; the f
 TIMEOUT_S = 600
 SAMPLES = 1000  # ends that a client waits for
 CREATORS = 8
+SERVER_THREADS = 32  # its HTTP library goes through all suspended connections of a thread whenever one of them goes on
 CONF = f"runner: {{ concurrency = {COMMANDS + 200}; queue_max = {2 * COMMANDS}; }};"
 
 
@@ -38,7 +39,8 @@ class Server:
         program = harness.BUILD / "tests" / "httpprov" / "httpprov-server"
         self.proc = subprocess.Popen(
             [str(program), "--root", str(self.dir / "root"), "--helpers", str(harness.BUILD / "bin"), "--token-file", str(token),
-             "--port-file", str(self.port_file), "--runtime", "null"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+             "--port-file", str(self.port_file), "--runtime", "null", "--threads", str(SERVER_THREADS)],
+            stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         stack.callback(self.close)
         harness.wait_for(lambda: self.port_file.exists() and self.port_file.read_text().strip(), 20, "the HTTP provider's port")
         self.port = int(self.port_file.read_text())

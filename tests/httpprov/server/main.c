@@ -94,7 +94,7 @@ static bool take_option(int letter, struct place *place)
 		return options.keepalive_ms > 0;
 	case 'n':
 		options.threads = (unsigned)strtoul(optarg, NULL, 10);
-		return options.threads > 1 && options.threads <= 16;
+		return options.threads > 1 && options.threads <= 64;
 	default:
 		return false;
 	}
