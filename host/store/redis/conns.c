@@ -26,11 +26,9 @@ static struct rconn *conn_new(struct redis_store *store, unsigned slot)
 		return NULL;
 	conn->store = store;
 	conn->slot = slot;
-	cond_init(&conn->seat.changed);
 	conn->arena = arena_new(LIMIT_REQUEST_ARENA);
 	if (conn->arena != NULL)
 		return conn;
-	cond_fini(&conn->seat.changed);
 	free(conn);
 	return NULL;
 }
@@ -73,7 +71,6 @@ void conns_close(struct redis_store *store)
 		store->conns--;
 		wire_drop(conn);
 		arena_free(conn->arena);
-		cond_fini(&conn->seat.changed);
 		free(conn);
 	}
 	assert(store->conns == 0);

@@ -272,7 +272,6 @@ static struct redis_store *store_new(const struct store_redis_config *config)
 	lock_init(&store->lock, LOCK_STORE);
 	lock_init(&store->clock_lock, LOCK_STORE);
 	lock_init(&store->lane_lock, LOCK_STORE);
-	flight_init(store);
 	cond_init(&store->changed);
 	cond_init(&store->freed);
 	cond_init(&store->lane_free);
@@ -311,7 +310,6 @@ static void redis_close(struct store *base)
 	cond_fini(&store->freed);
 	cond_fini(&store->changed);
 	lock_fini(&store->lane_lock);
-	flight_fini(store);
 	lock_fini(&store->clock_lock);
 	lock_fini(&store->lock);
 	redis_url_fini(&store->url);

@@ -43,17 +43,6 @@ void redis_url_fini(struct redis_url *url);
 
 /* ---- connections ---- */
 
-/* A command that waits for a flight, or is on one; see flight.c. Under the store's flight_lock. */
-struct redis_seat {
-	struct rconn *next;
-	const struct wire_args *args;
-	struct cond changed;
-	bool boarded, landed;
-	redisReply *reply;
-	int rc;
-	struct err err;
-};
-
 /* One connection and the slot in which Redis remembers its last application; used by one thread at a time. */
 struct rconn {
 	redisContext *ctx; /* NULL: none, or it broke */
@@ -65,7 +54,6 @@ struct rconn {
 	char run_id[48]; /* of the Redis it leads to */
 	bool absorbs;	 /* in the middle of absorbing a jump of the clock */
 	struct redis_run *run;
-	struct redis_seat seat;
 };
 
 /* What Redis says of itself; see info.c. */
@@ -121,10 +109,6 @@ struct redis_store {
 	int64_t marked_ns;  /* when the mark was last left */
 	int64_t touched_ns; /* when the slots' time to live was last set */
 
-	struct lock flight_lock;
-	struct rconn *waiting, **waiting_end; /* for a flight */
-	unsigned flights;
-
 	struct lock lane_lock; /* steps that met a conflict go one by one */
 	struct cond lane_free;
 	bool lane_taken;
@@ -160,15 +144,8 @@ int wire_send(struct rconn *conn, const struct wire_args *args, const struct wir
 void wire_arg(struct wire_args *args, const char *ptr, size_t len);
 void wire_text(struct wire_args *args, const char *text);
 void wire_fini(struct wire_args *args);
-/* The answer to what was appended to a connection. WIRE_BROKEN: there is none. */
-int wire_reply(redisContext *ctx, redisReply **ret, struct err *err);
 /* What an error of Redis means here: ERR_STORE with a reason, or ERR_CONFIG. *ret_again: it passes by itself. */
 int wire_error(const char *text, bool *ret_again, struct err *err);
-
-/* flight.c: as wire_send, together with what other threads have to send. */
-void flight_init(struct redis_store *store);
-void flight_fini(struct redis_store *store);
-int flight_send(struct rconn *conn, const struct wire_args *args, redisReply **ret, struct err *err);
 
 /* info.c */
 void info_parse(const char *text, struct redis_info *ret);

@@ -131,8 +131,6 @@ static int send_once(struct rconn *conn, struct call *call, struct err *err)
 	call->sent_ns = clock_boot_ns();
 	if (all.error != 0 || wait.error != 0)
 		rc = err_set(err, ERR_NOMEM, "no memory to talk to Redis");
-	else if (call->script == SCRIPT_apply && !waits)
-		rc = flight_send(conn, &all, &call->reply, err);
 	else
 		rc = wire_send(conn, &all, waits ? &wait : NULL, &call->reply, &call->acks, err);
 	wire_fini(&all);

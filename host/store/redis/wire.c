@@ -130,7 +130,7 @@ void wire_drop(struct rconn *conn)
 	conn->ctx = NULL;
 }
 
-int wire_reply(redisContext *ctx, redisReply **ret, struct err *err)
+static int get_reply(redisContext *ctx, redisReply **ret, struct err *err)
 {
 	void *reply = NULL;
 
@@ -165,9 +165,9 @@ int wire_send(struct rconn *conn, const struct wire_args *args, const struct wir
 		return err_set(err, ERR_NOMEM, "no memory to talk to Redis");
 	}
 	metric_add(METRIC_STORE_ROUND_TRIPS, 0, 0, 1);
-	rc = wire_reply(conn->ctx, ret, err);
+	rc = get_reply(conn->ctx, ret, err);
 	if (rc == 0 && then != NULL) {
-		rc = wire_reply(conn->ctx, ret_then, err);
+		rc = get_reply(conn->ctx, ret_then, err);
 		if (rc != 0) {
 			freeReplyObject(*ret);
 			*ret = NULL;
@@ -209,7 +209,7 @@ static int ask(redisContext *ctx, int count, const char *const *words, redisRepl
 
 	if (redisAppendCommandArgv(ctx, count, (const char **)(uintptr_t)words, NULL) != REDIS_OK)
 		return err_set(err, ERR_NOMEM, "no memory to talk to Redis");
-	rc = wire_reply(ctx, &reply, err);
+	rc = get_reply(ctx, &reply, err);
 	if (rc != 0)
 		return ERR_STORE;
 	if (reply->type == REDIS_REPLY_ERROR)
