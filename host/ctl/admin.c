@@ -198,7 +198,7 @@ int ctl_deadletters_drop(struct ctl *ctl, const struct ctl_args *args)
 static void print_strays(struct json_object *target, const char *key, const char *sentence)
 {
 	struct json_object *list = ctl_at(target, key);
-	size_t count = list && json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+	size_t count = ctl_length(list);
 
 	for (size_t i = 0; i < count; i++) {
 		struct buf line;
@@ -221,7 +221,7 @@ static void print_verified(struct json_object *json)
 	struct json_object *targets = ctl_at(json, "targets");
 
 	ctl_table(targets, columns);
-	for (size_t i = 0; targets && i < json_object_array_length(targets); i++) {
+	for (size_t i = 0; i < ctl_length(targets); i++) {
 		print_strays(json_object_array_get_idx(targets, i), "unknown", "session without a binding");
 		print_strays(json_object_array_get_idx(targets, i), "missing", "binding without a session");
 	}

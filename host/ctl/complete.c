@@ -66,7 +66,7 @@ static void offer_items(struct completion *c, const char *path, const char *key,
 		return;
 	}
 	items = ctl_at(reply.json, key);
-	for (size_t i = 0; items && i < json_object_array_length(items) && i < ITEMS_MAX; i++) {
+	for (size_t i = 0; i < ctl_length(items) && i < ITEMS_MAX; i++) {
 		struct json_object *item = json_object_array_get_idx(items, i);
 
 		offer(c, ctl_text(item, text_key), doc_key ? ctl_text(item, doc_key) : NULL);

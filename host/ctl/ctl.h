@@ -338,6 +338,8 @@ const char *ctl_exit_word(int code); /* "not_found" */
 const char *ctl_text(struct json_object *json, const char *path); /* "" when absent; scalars as text, borrowed */
 int64_t ctl_number(struct json_object *json, const char *path, int64_t absent);
 struct json_object *ctl_at(struct json_object *json, const char *path);
+/* Of an array in an answer; 0 where something else stands, as whoever answers may be no berthd. */
+size_t ctl_length(struct json_object *list);
 /* Durations as "15m", "900s" or plain seconds, into whole seconds; -1 when not one. */
 int64_t ctl_seconds(const char *text);
 /* Fetches the pages of a list route into one list as the API answers it, "items" and, where limit cut it, "next_cursor"; 0 or an

@@ -100,7 +100,7 @@ struct json_object *ctl_json_item(const char *name, const char *word, const char
 void ctl_json_refused(struct json_object *answer)
 {
 	pthread_mutex_lock(&document.lock);
-	if (!document.answer)
+	if (!document.answer && json_object_is_type(answer, json_type_object))
 		document.answer = json_object_get(answer);
 	pthread_mutex_unlock(&document.lock);
 }

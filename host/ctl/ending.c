@@ -44,7 +44,7 @@ static void put_cut(struct buf *out, struct json_object *record, const char *str
 static void put_lost(struct buf *out, struct json_object *record, const char *stream)
 {
 	struct json_object *lost = ctl_at(record, "output_lost");
-	size_t count = lost && json_object_is_type(lost, json_type_array) ? json_object_array_length(lost) : 0;
+	size_t count = ctl_length(lost);
 
 	for (size_t i = 0; i < count; i++) {
 		struct json_object *gap = json_object_array_get_idx(lost, i);

@@ -269,6 +269,8 @@ static void make_readable(struct json_object *item)
 	const char *time = ctl_text(item, "modified_at");
 	char text[32];
 
+	if (!json_object_is_type(item, json_type_object))
+		return;
 	snprintf(text, sizeof(text), "%.10s%s%.8s", time, *time ? " " : "", strlen(time) > 19 ? time + 11 : "");
 	json_object_object_add(item, "modified_at", json_object_new_string(text));
 	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++) {
@@ -292,9 +294,9 @@ static void print_entries(struct json_object *json)
 	};
 	struct json_object *items = ctl_at(json, "items");
 
-	for (size_t i = 0; items && i < json_object_array_length(items); i++)
+	for (size_t i = 0; i < ctl_length(items); i++)
 		make_readable(json_object_array_get_idx(items, i));
-	if (items && json_object_array_length(items))
+	if (ctl_length(items))
 		ctl_table(items, columns);
 }
 
@@ -302,11 +304,11 @@ static void print_paths(struct json_object *json)
 {
 	struct json_object *paths = ctl_at(json, "paths");
 
-	for (size_t i = 0; paths && i < json_object_array_length(paths); i++) {
+	for (size_t i = 0; i < ctl_length(paths); i++) {
 		struct buf line;
 
 		buf_init(&line, LIMIT_MIB);
-		ctl_clean(&line, json_object_get_string(json_object_array_get_idx(paths, i)));
+		ctl_clean(&line, ctl_text(json_object_array_get_idx(paths, i), ""));
 		puts(line.ptr ? line.ptr : "");
 		buf_fini(&line);
 	}

@@ -72,7 +72,7 @@ static void fill(struct table *t, struct json_object *items, int64_t now_ms)
 	while (t->count < COLUMN_MAX && t->columns[t->count].title)
 		t->count++;
 	assert(t->count > 0);
-	t->rows = json_object_array_length(items) + 1;
+	t->rows = ctl_length(items) + 1;
 	t->cells = calloc(t->rows * t->count, sizeof(*t->cells));
 	for (size_t i = 0; t->cells && i < t->rows * t->count; i++) {
 		const struct ctl_column *column = &t->columns[i % t->count];
@@ -223,7 +223,7 @@ static int take_page(struct ctl *ctl, const char *what, const char *path, const 
 	if (!rc && reply.status != 200)
 		rc = ctl_explain(ctl, &reply, what, NULL);
 	page = rc ? NULL : ctl_at(reply.json, "items");
-	for (size_t i = 0; page && i < json_object_array_length(page); i++)
+	for (size_t i = 0; i < ctl_length(page); i++)
 		json_object_array_add(items, json_object_get(json_object_array_get_idx(page, i)));
 	*ret_cursor = strdup(rc ? "" : ctl_text(reply.json, "next_cursor"));
 	ctl_reply_fini(&reply);

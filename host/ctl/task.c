@@ -63,7 +63,7 @@ static void print_task(struct json_object *task)
 	struct json_object *ops = ctl_at(task, "operations");
 
 	ctl_rows(task, task_rows);
-	for (size_t i = 0; ops && i < json_object_array_length(ops); i++) {
+	for (size_t i = 0; i < ctl_length(ops); i++) {
 		struct json_object *op = json_object_array_get_idx(ops, i);
 
 		printf("%-14s %s %s%s\n", i ? "" : "operations", ctl_text(op, "id"), ctl_text(op, "kind"),

@@ -251,7 +251,7 @@ static int add_paths(const char *base, struct json_object *paths, struct tree *r
 {
 	size_t skip = strcmp(base, ".") ? strlen(base) + 1 : 0;
 
-	for (size_t i = 0; paths && i < json_object_array_length(paths); i++) {
+	for (size_t i = 0; i < ctl_length(paths); i++) {
 		const char *path = ctl_text(json_object_array_get_idx(paths, i), "");
 		struct entry *entry;
 

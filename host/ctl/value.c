@@ -24,6 +24,11 @@ struct json_object *ctl_at(struct json_object *json, const char *path)
 	return json;
 }
 
+size_t ctl_length(struct json_object *list)
+{
+	return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+}
+
 const char *ctl_text(struct json_object *json, const char *path)
 {
 	struct json_object *found = ctl_at(json, path);
@@ -125,7 +130,7 @@ static void put_ms(struct buf *out, int64_t ms)
 
 static void put_list(struct buf *out, struct json_object *list)
 {
-	size_t count = list && json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+	size_t count = ctl_length(list);
 
 	for (size_t i = 0; i < count; i++) {
 		buf_puts(out, i ? " " : "");

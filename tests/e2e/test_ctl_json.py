@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """berthctl --json: one rule for every command of the table, in success and in failure; what is new in lists and files."""
 
+import http.server
 import json
 import re
+import threading
 
 import stored
 from harness import check, equal, wait_for
@@ -151,3 +153,38 @@ def test_a_cancel_that_is_asked_for_is_shown(make):
     (b.dir / "gate").touch()
     equal((cancel.communicate(timeout=90)[0], cancel.returncode), (f"{made} cancelled\n".encode(), 0))
     check("cancel_requested_at" not in b.record(made), "it has happened")
+
+
+class Other(http.server.BaseHTTPRequestHandler):
+    """Answers everything with 200 and JSON that is not of this API."""
+    text = b""
+
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.text)))
+        self.end_headers()
+        self.wfile.write(self.text)
+
+    do_GET = do_POST = answer
+
+    def log_message(self, *args):
+        pass
+
+
+def test_an_answer_that_is_not_berthds_crashes_nothing(make):
+    b = make()
+    b.port = 1
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    env = {"BERTH_ADDRESS": f"http://127.0.0.1:{server.server_port}"}
+    lists = (("executions",), ("sessions",), ("targets",), ("hosts",), ("providers", "list"), ("deadletters", "list"), ("ls", "t"), ("ls", "-l", "t"))
+    ones = (("task", "t"), ("verify",), ("show", NEVER), ("drain", "m"))
+    for text, called in ((b"{}", lists), (b'{"items": {}, "paths": 5}', lists), (b'{"items": [1, null, [], {}], "paths": [1, null, {}]}', lists),
+                            (b"[1]", lists + ones), (b'{"operations": 1, "targets": {}, "output_lost": 3}', ones),
+                            (b'{"operations": [1], "targets": [1, {"unknown": 5, "missing": [{}]}], "output_lost": [1]}', ones)):
+        Other.text = text
+        for command in called:
+            done = b.ctl(*command, env=env)
+            check(0 <= done.returncode < 100 and b"Sanitizer" not in done.stderr, command, text, done)
+    server.shutdown()
