@@ -14,6 +14,10 @@
 #include "core/err.h"
 #include "core/limits.h"
 
+/* Whole pages: where the target of a large memcpy lies 16 bytes behind its source within a page, AMD's processors copy 2 GB/s instead
+ * of 30. A provider's buffer that is aligned, too, is never there. */
+#define RING_ALIGN 4096
+
 /* Room past the window for the piece that filled it: libmicrohttpd hands out at most its buffer, 64 KiB. */
 #define RING_SIZE (LIMIT_STREAM_WINDOW + 64 * LIMIT_KIB)
 
@@ -87,7 +91,7 @@ static size_t ring_get(struct stream *s, char *buf, size_t cap)
 static bool ring_ready_locked(struct stream *s)
 {
 	if (!s->ring)
-		s->ring = malloc(RING_SIZE);
+		s->ring = aligned_alloc(RING_ALIGN, RING_SIZE);
 	if (!s->ring)
 		s->gone = true;
 	return s->ring;
