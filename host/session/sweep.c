@@ -8,6 +8,7 @@
  */
 #include "session/sweep.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@
 #define LIST_ARENA (1024 * LIMIT_MIB)
 #define PAGES_MAX 1000000 /* a cursor that never ends is a plugin's defect */
 #define PAGE 256	  /* rows per snapshot */
+#define LONG_LIST 10000   /* sessions */
 
 /* ---- the provider's list ---- */
 
@@ -103,11 +105,15 @@ int seen_list(struct job *job, struct seen *ret, struct err *err)
 	return r ? r : index_list(ret, err);
 }
 
+/* A long list was hundreds of thousands of small blocks. Who frees something large next would put them together, on this thread's
+ * behalf and with its own work waiting. */
 void seen_fini(struct seen *seen)
 {
 	free(seen->sessions);
 	map_free(seen->refs);
 	map_free(seen->tokens);
+	if (seen->count >= LONG_LIST)
+		malloc_trim(0);
 }
 
 /* ---- does anybody know it? ---- */
