@@ -144,11 +144,12 @@ def test_creates_that_fail_back_off(make):
     b.mock.faults("provision code=QUOTA")
     b.start()
     wait_for(lambda: b.mock.count("provision") >= 20, 20, "the first tries")
-    # The first twenty fail together; then one at a time is tried, after one second, two, four, each up to a quarter less.
+    # The first twenty fail together, in the second that follows the first of them; then one at a time is tried, after one
+    # second, two, four, each up to a quarter less.
     wait_for(lambda: len(tries(b)) >= 23, 30, "three more tries")
     times = tries(b)
-    for number, least in ((20, 740), (21, 1490), (22, 2990)):
-        waited = times[number] - times[number - 1]
+    for number, former, least in ((20, 0, 740), (21, 20, 1490), (22, 21, 2990)):
+        waited = times[number] - times[former]
         check(waited >= least, f"try {number + 1} came after {waited} ms, not {least}")
     b.mock.faults()
     filled(b, 20)
