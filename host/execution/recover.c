@@ -130,13 +130,20 @@ struct bury_claim {
 static int bury_claim_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct bury_claim *bury = arg;
+	struct store_row claim;
 	struct record r;
-	int rc = steps_load(txn, bury->id, &r, NULL, err);
-	const char *why = rc == ERR_CORRUPT ? "corrupt_record" : "no_record";
+	const char *why;
+	int rc = txn_get(txn, STORE_CLAIM, bury->id, &claim, err);
 
+	/* Another host was faster, or it went away together with its record. */
+	bury->buried = false;
+	if (rc || !claim.doc)
+		return rc;
+	rc = steps_load(txn, bury->id, &r, NULL, err);
 	bury->buried = rc == ERR_CORRUPT || rc == ERR_NOT_FOUND;
 	if (!bury->buried)
 		return rc;
+	why = rc == ERR_CORRUPT ? "corrupt_record" : "no_record";
 	rc = steps_dead_letter(txn, why, bury->id, 0, "", 0, err);
 	return rc ? rc : txn_delete(txn, STORE_CLAIM, bury->id, err);
 }
