@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "api/acceptor.h"
 #include "api/intake.h"
 #include "api/tls.h"
 
@@ -40,11 +41,10 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **socket_context, e
 	struct conn *conn;
 
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		atomic_fetch_add(&server->connections, 1);
 		*socket_context = begin(server, mhd);
 		return;
 	}
-	atomic_fetch_sub(&server->connections, 1);
+	acceptor_closed(server->acceptor);
 	conn = *socket_context;
 	*socket_context = NULL;
 	if (!conn)

@@ -24,14 +24,13 @@
 struct server {
 	struct server_config config;
 	struct MHD_Daemon *daemon;
+	struct acceptor *acceptor;
 	struct hangup *hangup;
 	struct guard *guard;
 	struct pool *shorts, *longs, *again;
-	int listen_fd; /* ours only between quiesce and stop */
 	unsigned port;
 	atomic_bool stopping;
 	atomic_bool stuck; /* a stop found a suspended connection */
-	atomic_uint connections;
 	atomic_size_t body_bytes;
 	struct lock lock; /* class SERVER: the list of requests and their number */
 	struct cond changed;

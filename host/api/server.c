@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/acceptor.h"
 #include "api/conn.h"
 #include "api/intake.h"
 #include "api/tls.h"
@@ -29,7 +31,9 @@
 /* Request head, a note for each of its headers (a hundred beside a head of full size) and the answer's head share it;
  * libmicrohttpd clears all of it twice per request, so each KiB costs. */
 #define CONNECTION_MEMORY (LIMIT_HEADERS + 8 * LIMIT_KIB)
-#define SPARE_CONNECTIONS 64				   /* past the limit they are told so, with 503 */
+#define SPARE_CONNECTIONS 64 /* past the limit they are told so, with 503 */
+/* The acceptor counts. A loop at libmicrohttpd's own limit (0.9.75) would keep a lock for ever. */
+#define LIMIT_NEVER_REACHED ((unsigned)INT_MAX)
 #define UNSENT_MOST (128 * 1024)
 #define KEEPALIVE_S 60
 #define QUEUE_PER_WORKER 4
@@ -263,14 +267,14 @@ static unsigned bound_port(int fd)
 static int start_daemon(struct server *server, struct err *err)
 {
 	const struct server_config *config = &server->config;
-	unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+	unsigned flags = MHD_USE_EPOLL | MHD_USE_INTERNAL_POLLING_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+			 MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
 
 	flags |= config->tls ? MHD_USE_TLS : 0;
 	server->daemon = MHD_start_daemon(
 		flags, 0, NULL, NULL, intake_request, server, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
-		MHD_OPTION_LISTEN_SOCKET, server->listen_fd, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)LOOPS,
-		MHD_OPTION_THREAD_STACK_SIZE, LOOP_STACK, MHD_OPTION_CONNECTION_LIMIT,
-		config->limits.connections + SPARE_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
+		MHD_OPTION_THREAD_POOL_SIZE, (unsigned)LOOPS, MHD_OPTION_THREAD_STACK_SIZE, LOOP_STACK,
+		MHD_OPTION_CONNECTION_LIMIT, LIMIT_NEVER_REACHED, MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
 		MHD_OPTION_NOTIFY_COMPLETED, intake_completed, server, MHD_OPTION_NOTIFY_CONNECTION, conn_notify,
 		server, MHD_OPTION_URI_LOG_CALLBACK, intake_target, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes,
 		NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
@@ -278,8 +282,14 @@ static int start_daemon(struct server *server, struct err *err)
 		MHD_OPTION_HTTPS_PRIORITIES, TLS_PRIORITIES, MHD_OPTION_END);
 	if (!server->daemon)
 		return err_set(err, ERR_IO, "libmicrohttpd cannot start");
-	server->listen_fd = -1; /* the daemon's now */
-	return 0;
+
+	int r = acceptor_run(server->acceptor, server->daemon, err);
+
+	if (r != 0) {
+		MHD_stop_daemon(server->daemon);
+		server->daemon = NULL;
+	}
+	return r;
 }
 
 static int start_pools(struct server *server, struct err *err)
@@ -305,20 +315,16 @@ int server_new(const struct server_config *config, struct server **ret, struct e
 	server->tls = config->tls;
 	lock_init(&server->lock, LOCK_SERVER);
 	cond_init(&server->changed);
-	server->listen_fd = -1;
 	server->auth = auth_set_new(&config->auth, NULL);
 
 	int r = server->auth ? open_listener(config, err) : err_set(err, ERR_NOMEM, "out of memory");
 
 	if (r >= 0) {
-		server->listen_fd = r;
-		r = 0;
+		server->port = bound_port(r);
+		r = acceptor_new(r, config->limits.connections + SPARE_CONNECTIONS, &server->acceptor, err);
 	}
-
-	if (r == 0) {
-		server->port = bound_port(server->listen_fd);
+	if (r == 0)
 		r = hangup_new(&server->hangup, err);
-	}
 	if (r == 0)
 		r = guard_new(&config->limits, &server->guard, err);
 	if (r == 0)
@@ -343,7 +349,7 @@ void server_stat(struct server *server, struct server_stat *ret)
 	lock_take(&server->lock);
 	ret->requests = server->req_count;
 	lock_drop(&server->lock);
-	ret->connections = atomic_load(&server->connections);
+	ret->connections = acceptor_open(server->acceptor);
 	ret->busy = pool_busy(server->shorts) + pool_busy(server->longs) + pool_busy(server->again);
 	ret->queued = pool_queued(server->shorts) + pool_queued(server->longs) + pool_queued(server->again);
 }
@@ -429,8 +435,7 @@ static bool stop_pools(struct server *server, int64_t deadline_ns)
 bool server_stop(struct server *server, int64_t deadline_ns)
 {
 	server_refuse(server);
-	if (server->listen_fd < 0)
-		server->listen_fd = MHD_quiesce_daemon(server->daemon);
+	acceptor_stop(server->acceptor);
 	each_request(server, hurry);
 	if (!wait_for_requests(server, deadline_ns - ABORT_BEFORE_MS * CLOCK_NS_PER_MS))
 		each_request(server, cut);
@@ -459,8 +464,7 @@ void server_free(struct server *server)
 	pool_free(server->shorts);
 	pool_free(server->longs);
 	pool_free(server->again);
-	if (server->listen_fd >= 0)
-		close(server->listen_fd);
+	acceptor_free(server->acceptor);
 	auth_set_unref(server->auth);
 	tls_unref(server->tls);
 	cond_fini(&server->changed);

@@ -178,7 +178,8 @@ static int64_t deadline_of(struct MHD_Connection *con)
 	return now_ns() + ms * 1000000;
 }
 
-static void carry(struct req *req, void **con_cls)
+/* False: the server stops, and takes nothing that it would have to wait for. */
+static bool carry(struct req *req, void **con_cls)
 {
 	struct list *list = calloc(1, sizeof(struct carried));
 
@@ -186,6 +187,11 @@ static void carry(struct req *req, void **con_cls)
 		abort();
 	list->req = req;
 	pthread_mutex_lock(&front.lock);
+	if (front.stopping) {
+		pthread_mutex_unlock(&front.lock);
+		free(list);
+		return false;
+	}
 	list->next = front.all.next;
 	list->prev = &front.all;
 	if (list->next)
@@ -193,6 +199,7 @@ static void carry(struct req *req, void **con_cls)
 	front.all.next = list;
 	pthread_mutex_unlock(&front.lock);
 	*con_cls = list;
+	return true;
 }
 
 static enum MHD_Result begin(struct MHD_Connection *con, const char *url, const char *method, void **con_cls)
@@ -203,7 +210,10 @@ static enum MHD_Result begin(struct MHD_Connection *con, const char *url, const 
 
 	if (!req)
 		return MHD_NO;
-	carry(req, con_cls);
+	if (!carry(req, con_cls)) {
+		req_unref(req);
+		return answer(con, 503, BERTH_UNAVAILABLE, "stopping", "the server stops");
+	}
 	req->route = route_find(req, method, url, &known);
 	if (!req->route)
 		return known ? answer(con, 405, BERTH_INVALID, "method", "the path has no such method")
@@ -349,16 +359,18 @@ static void break_all(void)
 	pthread_mutex_unlock(&front.lock);
 }
 
-/* libmicrohttpd must not be stopped with suspended connections. */
+/* libmicrohttpd must not be stopped with suspended connections; and not be quiesced with several loops, which it does
+ * not survive every time. */
 void front_stop(void)
 {
 	int64_t until_ns = now_ns() + STOP_MS * INT64_C(1000000);
-	int listener;
 	bool idle = false;
 
 	if (!front.daemon)
 		return;
-	listener = MHD_quiesce_daemon(front.daemon);
+	pthread_mutex_lock(&front.lock);
+	front.stopping = true;
+	pthread_mutex_unlock(&front.lock);
 	while (!idle && now_ns() < until_ns) {
 		struct timespec ts;
 
@@ -376,6 +388,4 @@ void front_stop(void)
 	if (!idle)
 		_exit(0);
 	MHD_stop_daemon(front.daemon);
-	if (listener >= 0)
-		close(listener);
 }
