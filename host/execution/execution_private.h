@@ -424,7 +424,8 @@ int recover_inherit(struct executions *e, const char *id, struct err *err);
 /* A claim without a record that can be read becomes a dead letter. */
 int recover_bury_claim(struct executions *e, const char *id, struct err *err);
 void sweep_line(struct executions *e); /* ends what waited in line for too long */
-void sweep_round(void *executions);
+bool sweep_round(void *executions);
+bool retain_round(struct executions *e); /* removes what is old; true: a part of it, there is more */
 void sweep_keep(void *executions);
 /* OWNED, its time in the queue is over. False: it is in line again, as the store is away. */
 bool sweep_expire(struct run *run);

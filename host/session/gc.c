@@ -301,8 +301,8 @@ void *gc_main(void *arg)
 		next_ns = clock_after_ms(s->config.conf->gc_interval_ms);
 		gc_round(s);
 		warm_round(s);
-		if (s->hooks.sweep)
-			s->hooks.sweep(s->hooks.arg);
+		if (s->hooks.sweep && s->hooks.sweep(s->hooks.arg))
+			next_ns = clock_boot_ns();
 	} while (gc_wait(s, next_ns, &all));
 	return NULL;
 }

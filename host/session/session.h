@@ -29,8 +29,9 @@ struct session_hooks {
 	void (*teardown)(const struct ident *ident, bool force, void *arg);
 	/* Called by the keeper every round (a third of the shortest TTL), on its thread: renew claims. */
 	void (*keep)(void *arg);
-	/* Called by the GC every round, on its thread: retention, expired queue entries, expired claims. */
-	void (*sweep)(void *arg);
+	/* Called by the GC every round, on its thread: retention, expired queue entries, expired claims. A bounded part;
+	 * true: there is more, and the next round follows at once. */
+	bool (*sweep)(void *arg);
 	void *arg;
 };
 

@@ -141,7 +141,8 @@ static void a_session_lost_meanwhile_is_told(void **state)
 	host_finish(&host, id);
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "session_lost");
-	took = host_get(&host, id, "result.execution_time_ms"); /* nobody could tell how long, so it is until it was missed */
+	took = host_get(&host, id,
+			"result.execution_time_ms"); /* nobody could tell how long, so it is until it was missed */
 	assert_true(strtol(took, NULL, 10) > 0);
 	free(took);
 	host_check_history(&host, id);
@@ -683,6 +684,90 @@ static void records_live_as_long_as_their_retention(void **state)
 	down(state);
 }
 
+/* More of each than one round removes. */
+#define BACKLOG 4100
+#define BACKLOG_EVENTS 10500
+#define BACKLOG_STEP 100
+
+struct backlog {
+	const char *id; /* of the record that is copied */
+	unsigned at;
+	size_t rows; /* seen */
+};
+
+static int copy_record(struct txn *txn, const struct store_row *from, const char *id, unsigned number, struct err *err)
+{
+	char key[IDENT_ID_MAX + 1], *doc = arena_strndup(txn_arena(txn), from->doc, from->doc_len);
+	struct store_row row = *from;
+
+	/* Ids end in digits of base 32, of which 0 to 9 are some. */
+	snprintf(key, sizeof(key), "%.*s%06u", (int)strlen(id) - 6, id, number);
+	for (char *at = doc; at && (at = strstr(at, id));)
+		memcpy(at, key, strlen(key));
+	row.key = key;
+	row.doc = doc;
+	row.due_ms = 1;
+	return doc ? txn_put(txn, STORE_EXECUTION, &row, err) : ERR_NOMEM;
+}
+
+static int backlog_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct backlog *backlog = arg;
+	struct store_row row;
+	int rc = txn_get(txn, STORE_EXECUTION, backlog->id, &row, err);
+
+	for (unsigned i = 0; rc == 0 && backlog->at < BACKLOG && i < BACKLOG_STEP; i++)
+		rc = copy_record(txn, &row, backlog->id, backlog->at + i, err);
+	for (unsigned i = 0; rc == 0 && i < BACKLOG_STEP; i++)
+		rc = txn_append(txn, STREAM_EVENTS, backlog->id, "{}", 2, err);
+	return rc;
+}
+
+static bool count_row(const struct store_row *row, void *arg)
+{
+	(void)row;
+	((struct backlog *)arg)->rows++;
+	return true;
+}
+
+static int count_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct backlog *backlog = arg;
+
+	backlog->rows = 0;
+	return txn_scan_due(txn, STORE_EXECUTION, INT64_MAX, SIZE_MAX, count_row, backlog, err);
+}
+
+static bool only_that_is_left(void *arg)
+{
+	struct backlog *backlog = arg;
+
+	return store_view(host.store, count_step, backlog, NULL) == 0 && backlog->rows == 1 &&
+	       host_stream(&host, STREAM_EVENTS) == 0;
+}
+
+/* One round at the start, and the next in an hour: what a round leaves over has to follow at once. */
+static void a_backlog_is_removed_round_after_round(void **state)
+{
+	struct backlog backlog = {0};
+	char id[IDENT_ID_MAX + 1];
+
+	make(state);
+	host.conf.gc_interval_ms = 3600000;
+	host_up(&host);
+	run("t", "true", id);
+	backlog.id = id;
+	for (; backlog.at < BACKLOG_EVENTS; backlog.at += BACKLOG_STEP)
+		assert_int_equal(store_update(host.store, backlog_step, &backlog, NULL), 0);
+	assert_int_equal(store_view(host.store, count_step, &backlog, NULL), 0);
+	assert_int_equal(backlog.rows, BACKLOG + 1);
+	host_down(&host, 0);
+	host.conf.exec_retention_ms = 1;
+	host_up(&host);
+	host_wait(&host, only_that_is_left, &backlog);
+	down(state);
+}
+
 /* An object store that is away for a moment, and a store step that fails, only delay the end. */
 static void outputs_of_a_crashed_host_are_not_half_there(void **state)
 {
@@ -728,6 +813,7 @@ int main(void)
 		cmocka_unit_test(capacity_is_waited_for_and_then_told),
 		cmocka_unit_test(a_full_queue_is_refused),
 		cmocka_unit_test(records_live_as_long_as_their_retention),
+		cmocka_unit_test(a_backlog_is_removed_round_after_round),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
