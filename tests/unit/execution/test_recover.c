@@ -463,6 +463,56 @@ static void a_corrupt_record_leaves_the_others_alone(void **state)
 	buf_fini(&buf);
 }
 
+#define CLAIMS 20
+
+static void claim_id(unsigned i, char ret[IDENT_ID_MAX + 1])
+{
+	snprintf(ret, IDENT_ID_MAX + 1, "exec_0000000000000000000000%04u", i);
+}
+
+static void *bury_all(void *arg)
+{
+	char id[IDENT_ID_MAX + 1];
+
+	(void)arg;
+	for (unsigned i = 0; i < CLAIMS; i++) {
+		claim_id(i, id);
+		if (recover_bury_claim(host.e, id, NULL) != 0)
+			return (void *)(uintptr_t)1;
+	}
+	return NULL;
+}
+
+/* Several see the same ended claims at once, as hosts of a fleet do, and some see them when they are gone. */
+static void a_claim_without_a_record_is_buried_once(void **state)
+{
+	char id[IDENT_ID_MAX + 1], good[IDENT_ID_MAX + 1];
+	pthread_t threads[3];
+
+	(void)state;
+	run("t", "true", good);
+	for (unsigned i = 0; i < CLAIMS; i++) {
+		claim_id(i, id);
+		put(&(struct put){.table = STORE_CLAIM, .key = id, .doc = "{}"});
+	}
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(thread_start(&threads[i], "bury", bury_all, NULL), 0);
+	for (size_t i = 0; i < 3; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	assert_int_equal(host_stream(&host, STREAM_DEAD), CLAIMS);
+	for (unsigned i = 0; i < CLAIMS; i++) {
+		claim_id(i, id);
+		assert_false(host_has_row(&host, STORE_CLAIM, id));
+	}
+	/* One that has a record is nobody's to bury. */
+	assert_int_equal(recover_bury_claim(host.e, good, NULL), 0);
+	assert_int_equal(host_stream(&host, STREAM_DEAD), CLAIMS);
+}
+
 static bool is_terminal(void *arg)
 {
 	struct execution_head head;
@@ -805,6 +855,7 @@ int main(void)
 		TEST(runners_that_die_again_and_again_end_in_a_dead_letter),
 		TEST(garbage_becomes_dead_letters),
 		TEST(a_corrupt_record_leaves_the_others_alone),
+		TEST(a_claim_without_a_record_is_buried_once),
 		TEST(a_lost_message_is_made_up_for),
 		TEST(outputs_of_a_crashed_host_are_not_half_there),
 		cmocka_unit_test_setup_teardown(a_requeued_letter_is_read_at_once, make, down),
