@@ -241,6 +241,8 @@ int ctl_list(struct ctl *ctl, const char *what, const char *path, int64_t limit,
 		char *next = NULL;
 
 		rc = take_page(ctl, what, path, cursor ? cursor : "", left > 100 ? 100 : left, items, &next);
+		if (!rc && cursor && next && *next && strcmp(next, cursor) == 0)
+			rc = ctl_fail(CTL_ERROR, "%s: the answer is not berthd's: its list does not go on", ctl->address);
 		free(cursor);
 		cursor = next;
 	} while (!rc && cursor && *cursor && (int64_t)json_object_array_length(items) < limit);

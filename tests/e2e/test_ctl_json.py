@@ -187,4 +187,7 @@ def test_an_answer_that_is_not_berthds_crashes_nothing(make):
         for command in called:
             done = b.ctl(*command, env=env)
             check(0 <= done.returncode < 100 and b"Sanitizer" not in done.stderr, command, text, done)
+    Other.text = b'{"items": [], "next_cursor": "again"}'
+    done = b.ctl("sessions", env=env)
+    check(done.returncode == 1 and b"does not go on" in done.stderr, done)
     server.shutdown()
