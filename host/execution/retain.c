@@ -13,17 +13,17 @@
 #include "execution/nonce.h"
 
 #define PAGE 200
-#define BATCH 25      /* records removed in one step: some ten rows each */
-#define PAGES_MAX 20  /* of each kind in one round */
-#define TRIM_PAGE 500 /* events of one step: Redis reads and removes them in a few ms */
+#define BATCH 100      /* records removed in one step: some seven rows each */
+#define PAGES_MAX 20   /* of each kind in one round */
+#define TRIM_STEP 500  /* events of one step: Redis reads and removes them in a few ms */
+#define TRIMS_A_PAGE 4 /* events go faster than the records they are of, each of which has five to seven */
 #define POSTPONE_MS INT64_C(3600000)
 
 /* ---- retention ---- */
 
 struct old {
 	char id[IDENT_ID_MAX + 1];
-	bool gone, large, terminal, corrupt;
-	bool shared; /* the store */
+	bool large, terminal, corrupt;
 	int64_t postpone_ms;
 	/* Of one that is ended here. */
 	struct executions *e;
@@ -32,55 +32,41 @@ struct old {
 	bool ended;
 };
 
-struct old_page {
-	char ids[PAGE][IDENT_ID_MAX + 1];
+struct page {
+	struct executions *e;
+	struct arena *arena; /* the step's */
+	struct old rows[PAGE];
 	size_t count;
 };
 
-static bool old_one(const struct store_row *row, void *arg)
+static bool is_shared(const struct executions *e)
 {
-	struct old_page *page = arg;
+	return !store_is_exclusive(e->config.store);
+}
 
-	snprintf(page->ids[page->count++], sizeof(page->ids[0]), "%s", row->key);
+static bool note_old(const struct store_row *row, void *arg)
+{
+	struct page *page = arg;
+	struct old *old = &page->rows[page->count++];
+	struct record r;
+	int rc = record_decode(page->arena, row->key, row->doc, row->doc_len, &r, NULL);
+
+	*old = (struct old){.e = page->e, .postpone_ms = POSTPONE_MS, .corrupt = rc != 0};
+	snprintf(old->id, sizeof(old->id), "%s", row->key);
+	old->terminal = rc == 0 && record_status_terminal(r.status);
+	/* A host that died may have left segments. */
+	old->large = is_shared(page->e) || (rc == 0 && (r.result.stdout_bytes > (int64_t)LIMIT_INLINE_OBJECT ||
+							r.result.stderr_bytes > (int64_t)LIMIT_INLINE_OBJECT));
 	return page->count < PAGE;
 }
 
-static int old_step(struct txn *txn, void *arg, struct err *err)
+static int page_step(struct txn *txn, void *arg, struct err *err)
 {
-	struct old_page *page = arg;
+	struct page *page = arg;
 
 	page->count = 0;
-	return txn_scan_due(txn, STORE_EXECUTION, txn_now(txn), PAGE, old_one, page, err);
-}
-
-/* What is removed together. */
-struct batch {
-	struct old rows[BATCH];
-	size_t count;
-};
-
-static int look_one(struct txn *txn, struct old *old, struct err *err)
-{
-	struct record r;
-	int rc = steps_load(txn, old->id, &r, NULL, err);
-
-	old->gone = rc == ERR_NOT_FOUND;
-	old->corrupt = rc == ERR_CORRUPT;
-	old->terminal = rc == 0 && record_status_terminal(r.status);
-	/* A host that died may have left segments. */
-	old->large = old->shared || (rc == 0 && (r.result.stdout_bytes > (int64_t)LIMIT_INLINE_OBJECT ||
-						 r.result.stderr_bytes > (int64_t)LIMIT_INLINE_OBJECT));
-	return old->gone || old->corrupt ? 0 : rc;
-}
-
-static int look_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct batch *batch = arg;
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < batch->count; i++)
-		rc = look_one(txn, &batch->rows[i], err);
-	return rc;
+	page->arena = txn_arena(txn);
+	return txn_scan_due(txn, STORE_EXECUTION, txn_now(txn), PAGE, note_old, page, err);
 }
 
 static int delete_idempotency(struct txn *txn, const struct record *r, struct err *err)
@@ -119,6 +105,12 @@ static int purge_one(struct txn *txn, const struct old *old, struct err *err)
 		rc = txn_delete(txn, tables[i], old->id, err);
 	return rc;
 }
+
+/* What is removed together. */
+struct batch {
+	const struct old *rows;
+	size_t count;
+};
 
 static int purge_step(struct txn *txn, void *arg, struct err *err)
 {
@@ -195,11 +187,11 @@ static int look_at_open(struct executions *e, struct old *old, struct err *err)
 		steps_changed(e, old->id);
 	}
 	old->postpone_ms = e->config.conf->claim_ttl_ms;
-	return rc || old->ended || !old->shared ? rc : steps_update(e, postpone_step, old, err);
+	return rc || old->ended || !is_shared(e) ? rc : steps_update(e, postpone_step, old, err);
 }
 
 /* Objects first: a record that is still there leads to them again. */
-static int purge(struct executions *e, struct batch *batch, struct err *err)
+static int purge(struct executions *e, const struct batch *batch, struct err *err)
 {
 	char prefix[RECORD_OUTPUT_KEY_MAX];
 	int rc = 0;
@@ -210,7 +202,7 @@ static int purge(struct executions *e, struct batch *batch, struct err *err)
 			rc = blob_delete_prefix(e->config.blobs, prefix, err);
 	}
 	if (rc == 0)
-		rc = steps_update(e, purge_step, batch, err);
+		rc = steps_update(e, purge_step, (void *)(uintptr_t)batch, err);
 	for (size_t i = 0; i < batch->count; i++) {
 		if (batch->rows[i].terminal)
 			ended_drop(e->ended, batch->rows[i].id);
@@ -226,64 +218,53 @@ static int look_at_other(struct executions *e, struct old *old, struct err *err)
 	return steps_update(e, postpone_step, old, err);
 }
 
-/* The number that are gone is added to *ret_gone. */
-static int retain_batch(struct executions *e, struct batch *batch, size_t *ret_gone, struct err *err)
+static int look_at_others(struct executions *e, struct page *page, size_t *ret_old, struct err *err)
 {
-	size_t old = 0, gone = 0;
-	int rc = store_view(e->config.store, look_step, batch, err);
-
-	for (size_t i = 0; rc == 0 && i < batch->count; i++) {
-		old += batch->rows[i].terminal;
-		gone += batch->rows[i].gone;
-		if (!batch->rows[i].terminal && !batch->rows[i].gone)
-			rc = look_at_other(e, &batch->rows[i], err);
-	}
-	if (rc == 0 && old)
-		rc = purge(e, batch, err);
-	*ret_gone += rc == 0 ? gone + old : 0;
-	return rc;
-}
-
-static int retain_page(struct executions *e, const struct old_page *page, struct batch *batch, size_t *ret_gone,
-		       struct err *err)
-{
-	bool shared = !store_is_exclusive(e->config.store);
 	int rc = 0;
 
-	for (size_t at = 0; rc == 0 && at < page->count; at += batch->count) {
-		memset(batch, 0, sizeof(*batch));
-		for (; batch->count < BATCH && at + batch->count < page->count; batch->count++) {
-			struct old *old = &batch->rows[batch->count];
-
-			*old = (struct old){.e = e, .shared = shared, .postpone_ms = POSTPONE_MS};
-			snprintf(old->id, sizeof(old->id), "%s", page->ids[at + batch->count]);
-		}
-		rc = retain_batch(e, batch, ret_gone, err);
+	*ret_old = 0;
+	for (size_t i = 0; rc == 0 && i < page->count; i++) {
+		*ret_old += page->rows[i].terminal;
+		rc = page->rows[i].terminal ? 0 : look_at_other(e, &page->rows[i], err);
 	}
 	return rc;
 }
 
-/* True: there is more. A page of which nothing could be removed is not read again in this round. */
-static bool retain(struct executions *e)
+static int purge_page(struct executions *e, const struct page *page, struct err *err)
 {
-	struct old_page *page = calloc(1, sizeof(*page));
-	struct batch *batch = calloc(1, sizeof(*batch));
+	int rc = 0;
+
+	for (size_t at = 0; rc == 0 && at < page->count; at += BATCH) {
+		struct batch batch = {.rows = page->rows + at,
+				      .count = page->count - at < BATCH ? page->count - at : BATCH};
+
+		rc = purge(e, &batch, err);
+	}
+	return rc;
+}
+
+/* True: there may be more. A page of which nothing could be removed is not read again in this round. */
+static bool retain_page(struct executions *e)
+{
+	struct page *page = calloc(1, sizeof(*page));
 	struct err err = {0};
-	bool more = page && batch;
-	int rc = 0;
+	size_t old = 0;
+	int rc;
 
-	for (unsigned pages = 0; more && pages < PAGES_MAX; pages++) {
-		size_t gone = 0;
-
-		rc = store_view(e->config.store, old_step, page, &err);
-		if (rc == 0)
-			rc = retain_page(e, page, batch, &gone, &err);
-		more = rc == 0 && page->count == PAGE && gone > 0;
-	}
+	if (!page)
+		return false;
+	page->e = e;
+	rc = store_view(e->config.store, page_step, page, &err);
+	if (rc == 0)
+		rc = look_at_others(e, page, &old, &err);
+	if (rc == 0 && old)
+		rc = purge_page(e, page, &err);
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("old executions could not be removed", KS("error", err.msg));
+
+	bool more = rc == 0 && old && page->count == PAGE;
+
 	free(page);
-	free(batch);
 	return more;
 }
 
@@ -298,9 +279,9 @@ static int trim_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct trim *trim = arg;
 	size_t count;
-	int rc = txn_trim(txn, STREAM_EVENTS, txn_now(txn) - trim->keep_ms, TRIM_PAGE, &count, err);
+	int rc = txn_trim(txn, STREAM_EVENTS, txn_now(txn) - trim->keep_ms, TRIM_STEP, &count, err);
 
-	trim->more = rc == 0 && count == TRIM_PAGE;
+	trim->more = rc == 0 && count == TRIM_STEP;
 	return rc;
 }
 
@@ -310,7 +291,7 @@ static bool trim_events(struct executions *e)
 	struct err err = {0};
 	int rc = 0;
 
-	for (unsigned pages = 0; rc == 0 && trim.more && pages < PAGES_MAX; pages++)
+	for (unsigned steps = 0; rc == 0 && trim.more && steps < TRIMS_A_PAGE; steps++)
 		rc = steps_update(e, trim_step, &trim, &err);
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("old events could not be trimmed", KS("error", err.msg));
@@ -321,10 +302,8 @@ static bool drop_nonces(struct executions *e)
 {
 	struct err err = {0};
 	bool more = true;
-	int rc = 0;
+	int rc = steps_update(e, nonce_sweep_step, &more, &err);
 
-	for (unsigned pages = 0; rc == 0 && more && pages < PAGES_MAX; pages++)
-		rc = steps_update(e, nonce_sweep_step, &more, &err);
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("old nonces could not be removed", KS("error", err.msg));
 	return rc == 0 && more;
@@ -332,9 +311,13 @@ static bool drop_nonces(struct executions *e)
 
 bool retain_round(struct executions *e)
 {
-	bool more = retain(e);
+	bool records = true, events = true, nonces = true;
 
-	more |= drop_nonces(e);
-	more |= trim_events(e);
-	return more;
+	/* In turn: a backlog of one kind does not let the others grow. */
+	for (unsigned pages = 0; (records || events || nonces) && pages < PAGES_MAX; pages++) {
+		records = records && retain_page(e);
+		events = events && trim_events(e);
+		nonces = nonces && drop_nonces(e);
+	}
+	return records || events || nonces;
 }

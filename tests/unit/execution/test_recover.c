@@ -735,9 +735,9 @@ static void records_live_as_long_as_their_retention(void **state)
 }
 
 /* More of each than one round removes. */
-#define BACKLOG 4100
-#define BACKLOG_EVENTS 10500
-#define BACKLOG_STEP 100
+#define BACKLOG 4500
+#define BACKLOG_EVENTS 41000
+#define BACKLOG_STEP 500
 
 struct backlog {
 	const char *id; /* of the record that is copied */
