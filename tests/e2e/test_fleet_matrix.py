@@ -42,27 +42,39 @@ class FleetMatrix(test_matrix.Matrix):
         living = [host for host in self.hosts if host.proc is not None and host.proc.poll() is None]
         return self.b if self.rng.random() < 0.5 or not living else self.rng.choice(living)
 
+    def reached(self, host):
+        return f"{self.point} 1" in host.failpoint_hits()[self.hits[host]:]
+
+    def check_successor(self, host):
+        equal(host.wait_dead(), -9, "the successor's end")
+        check(self.reached(host), "the failpoint reported its hit:", host.failpoint_hits())
+
     def start_dead(self):
         for host in self.hosts:
+            if self.late and host.proc is not None and host.proc.poll() is not None:
+                self.check_successor(host)
             if host.proc is None:
                 host.failpoints()
                 host.start()
 
     def kill_successor(self, others):
-        """The point lies on the way of one who goes on with the dead host's command: all others are armed, one reaches it first."""
+        """The point lies on the way of those who go on with the dead host's commands: all others are armed, and disarmed when one has
+        reached it. Another one may in the same moment, with another command."""
         wait_for(lambda: any(host.proc.poll() is not None for host in others), 20, "the successor's kill")
         for host in others:
             if host.proc.poll() is None:
                 host.failpoints()
-        died = next(host for host in others if host.proc.poll() is not None)
-        equal(died.wait_dead(), -9, "the successor's end")
-        check(f"{self.point} 1" in died.failpoint_hits(), "the failpoint reported its hit:", died.failpoint_hits())
+        self.late = self.point
+        for host in others:
+            if host.proc.poll() is not None or self.reached(host):
+                self.check_successor(host)
 
     def arm(self, victim, others):
         nth = self.rng.randint(1, 40) if self.point.startswith("store.") else self.rng.randint(1, 4)
         first = RESTARTED.get(self.point, self.point)
         victim.failpoints(f"{first} kill {nth}")
         if first != self.point:
+            self.hits = {host: len(host.failpoint_hits()) for host in self.hosts}
             for host in others:
                 host.failpoints(f"{self.point} kill 1")
         self.seen = len(victim.failpoint_hits())
