@@ -655,6 +655,7 @@ static void capacity_is_waited_for_and_then_told(void **state)
 	assert_true(strtol(retry, NULL, 10) > 0);
 	free(retry);
 	host_check_history(&host, id);
+	host.conf.exec_queue_ms = 60000; /* a teardown may take its time */
 	host_start(&host, "c", "echo hi", later);
 	host_expect(&host, later, "status", "queued"); /* known limits are waited for before the claim */
 	assert_int_equal(session_teardown(host.sessions, &ident, true, clock_after_ms(WAIT_MS), &gone, NULL), 0);
