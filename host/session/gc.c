@@ -252,6 +252,14 @@ static int forget_hosts_step(struct txn *txn, void *arg, struct err *err)
 	return r;
 }
 
+static void forget_hosts(struct sessions *s)
+{
+	struct err err = {0};
+
+	if (store_update(s->config.store, forget_hosts_step, s, &err))
+		log_warn("hosts that are gone could not be forgotten", KS("error", err.msg));
+}
+
 /* ---- the thread ---- */
 
 static bool take_due(int64_t *at_ns, int64_t now_ns)
@@ -289,15 +297,17 @@ void *gc_main(void *arg)
 	struct sessions *s = arg;
 	int64_t next_ns = 0;
 	bool all = true;
-	struct err err = {0};
 
-	if (store_update(s->config.store, forget_hosts_step, s, &err))
-		log_warn("hosts that are gone could not be forgotten", KS("error", err.msg));
+	if (s->exclusive)
+		forget_hosts(s);
 	do {
 		if (!all) {
 			warm_fill(s);
 			continue;
 		}
+		/* Hosts that only serve or run commands come and go for as long as this one lives. */
+		if (!s->exclusive)
+			forget_hosts(s);
 		next_ns = clock_after_ms(s->config.conf->gc_interval_ms);
 		gc_round(s);
 		warm_round(s);

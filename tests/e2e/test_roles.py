@@ -6,6 +6,8 @@ import re
 import shutil
 import time
 
+import stored
+from fleet import id_of
 from harness import PATIENCE, check, equal, only_sqlite, settled, wait_for
 from redis_server import RedisServer
 
@@ -158,3 +160,13 @@ def test_a_teardown_cancels_what_waits_on_other_hosts(make):
         equal(api.record(runs)["status"], "running")
         gate.touch()
         equal(api.finish(runs)["status"], "completed")
+
+
+def test_hosts_that_come_and_go_are_forgotten(make):
+    """By a host that goes on, not only by one that starts."""
+    with split(make, "api runner", "gc", conf='task: { retention = "1s"; };\n') as (worker, gc):
+        gone = id_of(worker)
+        worker.kill9()
+        check(gone.encode() in stored.rows(gc, "hosts"), "a host that has just died is not known any more")
+        wait_for(lambda: gone.encode() not in stored.rows(gc, "hosts"), 30, "the dead host's row to go")
+        equal(len(stored.rows(gc, "hosts")), 1)
