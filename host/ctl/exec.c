@@ -5,6 +5,7 @@
  */
 #include "ctl/commands.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -137,11 +138,23 @@ static int send_stdin(struct ctl *ctl, const char *task, const char *key, struct
 	return ctl_send(ctl, task, in->stdin_path, STDIN_FILENO, "standard input", 0600, NULL);
 }
 
+/* Said here, where it can be said of --env: berthd would refuse the command when it is to start, and call it the first pair. */
+static bool is_name(const char *word)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+	size_t len = strspn(word, letters);
+
+	return len > 0 && !isdigit((unsigned char)*word) && (word[len] == '=' || word[len] == '\0');
+}
+
 static int make_env(const struct ctl_many *env, struct buf *out)
 {
 	for (size_t i = 0; i < env->count; i++) {
 		const char *word = env->words[i], *value = strchr(word, '=');
 
+		if (value && !is_name(word))
+			return ctl_fail(CTL_USAGE, "--env: '%.*s' is not a name; it is made of letters, digits and _, no digit first",
+					(int)(value - word), word);
 		if (!value && !getenv(word))
 			return ctl_fail(CTL_USAGE, "--env: there is no variable '%s' here; write NAME=VALUE%s", word,
 					strchr(word, '/') ? ", or --env-ref for a file of the workspace" : "");

@@ -148,6 +148,14 @@ static void show_moved(void *arg, int64_t bytes)
 	ctl_progress_add(arg, bytes);
 }
 
+/* Not about the path as such, which no other command would take either. */
+static bool is_about_what_is_there(const struct ctl_reply *reply)
+{
+	const char *message = ctl_text(reply->json, "message");
+
+	return message && strncmp(message, "path: ", 6) != 0;
+}
+
 static int fetch(struct ctl *ctl, const char *task, const char *name, int fd, bool show, unsigned *ret_mode)
 {
 	struct ctl_progress progress;
@@ -162,7 +170,7 @@ static int fetch(struct ctl *ctl, const char *task, const char *name, int fd, bo
 	ctl_progress_end(&progress);
 	if (!rc && reply.status / 100 != 2) {
 		rc = ctl_explain_file(ctl, &reply, task, name);
-		if (reply.status == 400)
+		if (reply.status == 400 && is_about_what_is_there(&reply))
 			fputs("  berthctl get -r copies folders\n", stderr);
 	}
 	*ret_mode = c.mode;

@@ -104,6 +104,9 @@ def test_exec_with_standard_input_and_variables(make):
     equal((done.returncode, done.stdout), (0, b""))
     done = b.ctl("exec", *W, "-e", "A=1=2", "--env", "B=", "-e", "FROM_HERE", "t", 'echo "$A|$B|$FROM_HERE"', env={"FROM_HERE": "x y"})
     equal((done.returncode, done.stdout), (0, b"1=2||x y\n"), done.stderr)
+    for word in ("A B=1", "1A=2", "=3"):
+        done = b.ctl("exec", *W, "-e", word, "t", "true", text=True)
+        equal((done.returncode, done.stderr.count("--env: '" + word.split("=")[0] + "' is not a name")), (125, 1), done.stderr)
     equal(b.sh("t", "ls -A"), b"", "what was sent first is gone")
     done = b.ctl("exec", *W, "-d", "-i", "t", "cat", stdin=b"later", text=False)
     check(b"stays in the workspace" in done.stderr, done.stderr)
@@ -283,7 +286,9 @@ def test_files(make):
     done = b.ctl("get", *W, "t", "nope", str(b.dir / "nope"))
     equal(done.returncode, 3)
     check(not list(b.dir.glob("nope*")), "no partial file")
-    equal(b.ctl("cat", *W, "t", "../x").returncode, 6)
+    for path, folders in (("../x", False), ("/x", False), ("d", True)):
+        done = b.ctl("cat", *W, "t", path, text=True)
+        equal((done.returncode, "get -r copies folders" in done.stderr), (6, folders), done.stderr)
     equal(json.loads(b.ctl("cat", *W, "--json", "t", "piped").stdout)["size"], 6)
     equal(b.ctl("mv", *W, "t", "piped", "d/moved").returncode, 0)
     equal(b.ctl("rm", *W, "t", "x", "nope").returncode, 3)
