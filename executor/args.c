@@ -57,8 +57,18 @@ static int set_integer(const struct args_key *key, struct json_object *value, in
 	return 0;
 }
 
+static int set_list(const struct args_key *key, struct json_object *value, struct json_object **field)
+{
+	if (!json_object_is_type(value, json_type_array) || json_object_array_length(value) > (size_t)key->max)
+		return -1;
+	*field = value;
+	return 0;
+}
+
 static int set_value(const struct args_key *key, struct json_object *value, void *field)
 {
+	if (key->type == ARGS_LIST)
+		return set_list(key, value, field);
 	if (key->type == ARGS_STRING)
 		return set_string(key, value, field);
 	if (key->type == ARGS_INTEGER)
@@ -117,6 +127,18 @@ int args_parse(const char *text, size_t len, const struct args_key *keys, struct
 	memset(ret_args, 0, sizeof(*ret_args));
 	ret_args->json = parse(text, len, ret_text, cap);
 	return ret_args->json ? take(keys, ret_args, ret_text, cap) : -1;
+}
+
+int args_take(struct json_object *member, const struct args_key *keys, struct args *ret_args, char *ret_text,
+	      size_t cap)
+{
+	memset(ret_args, 0, sizeof(*ret_args));
+	if (!json_object_is_type(member, json_type_object)) {
+		snprintf(ret_text, cap, "a member of a list is no object");
+		return -1;
+	}
+	ret_args->json = member;
+	return take(keys, ret_args, ret_text, cap);
 }
 
 void args_fini(struct args *args)

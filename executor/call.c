@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "forget.h"
 #include "../sdk/lib/supervised_files.h"
 
 /* Silence of a stream after which the peer is told that we live. The SDK asks for a cancel at least every 15 s. */
@@ -101,6 +102,7 @@ void call_waits(struct berth_call *call, uint32_t is_long)
 {
 	struct reply *reply = &call->reply;
 
+	forget_others(call);
 	if ((is_long || reply->len > call->announced || reply->streaming) && reply_flush(reply) < 0)
 		call->peer_gone = true;
 }

@@ -22,6 +22,7 @@ struct berth_call {
 	struct sibling sibling; /* of a stream */
 	size_t announced;	/* bytes of the reply that hold no more than that frame */
 	bool peer_gone;		/* noticed while the command ran */
+	bool forgot;		/* what args.forget names; see forget.h */
 };
 
 /* Services that write into the reply. */

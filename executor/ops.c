@@ -11,9 +11,12 @@
 
 #include <berth/provider.h>
 
+#include "forget.h"
+
 #define STRING(key) #key, ARGS_STRING, true, offsetof(struct args, key)
 #define INTEGER(key, least, most) #key, ARGS_INTEGER, true, offsetof(struct args, key), least, most
 #define OPTIONAL(key, least, most, absent) #key, ARGS_INTEGER, false, offsetof(struct args, key), least, most, absent
+#define LIST(key, most) #key, ARGS_LIST, false, offsetof(struct args, key), 0, most
 #define BOOLEAN(key) #key, ARGS_BOOLEAN, false, offsetof(struct args, key)
 
 static const struct args_key no_keys[] = {{NULL}};
@@ -28,6 +31,7 @@ static const struct args_key execute_keys[] = {
 	{BOOLEAN(has_stdin)},
 	{OPTIONAL(kill_grace_ms, 0, INT64_MAX, 2000)},
 	{OPTIONAL(drain_grace_ms, 0, INT64_MAX, 200)},
+	{LIST(forget, FORGET_MOST)},
 	{NULL},
 };
 static const struct args_key reattach_keys[] = {
@@ -43,7 +47,12 @@ static const struct args_key signal_keys[] = {
 	{STRING(signal)},
 	{NULL},
 };
-static const struct args_key forget_keys[] = {{STRING(execution_id)}, {OPTIONAL(attempt, 0, UINT32_MAX, 0)}, {NULL}};
+static const struct args_key forget_keys[] = {
+	{STRING(execution_id)},
+	{OPTIONAL(attempt, 0, UINT32_MAX, 0)},
+	{LIST(forget, FORGET_MOST)},
+	{NULL},
+};
 static const struct args_key path_keys[] = {{STRING(path)}, {NULL}};
 static const struct args_key read_keys[] = {
 	{STRING(path)},
@@ -105,8 +114,10 @@ static int32_t run_execute(struct berth_call *call)
 		.stdout_max = (uint64_t)args->stdout_max,
 		.stderr_max = (uint64_t)args->stderr_max,
 	};
-	int32_t rc = split_env(call, &env, &command.env_count);
+	int32_t rc = forget_check(call);
 
+	if (rc == BERTH_OK)
+		rc = split_env(call, &env, &command.env_count);
 	sup.kill_grace_ms = args->kill_grace_ms;
 	sup.drain_grace_ms = args->drain_grace_ms;
 	command.env = env;
@@ -115,6 +126,7 @@ static int32_t run_execute(struct berth_call *call)
 		rc = call_fail(call, BERTH_INVALID, "frame", false, "a command has at least one frame C");
 	if (rc == BERTH_OK)
 		rc = berth_sup_execute(&call_host, call, &sup, &command);
+	forget_others(call);
 	free(env);
 	return rc;
 }
@@ -151,7 +163,12 @@ static int32_t run_signal(struct berth_call *call)
 
 static int32_t run_forget(struct berth_call *call)
 {
-	return berth_sup_forget(&call_host, call, &call->executor->sup, &call->args.execution_id);
+	int32_t rc = forget_check(call);
+
+	if (rc == BERTH_OK)
+		rc = berth_sup_forget(&call_host, call, &call->executor->sup, &call->args.execution_id);
+	forget_others(call);
+	return rc;
 }
 
 static int32_t run_read(struct berth_call *call)

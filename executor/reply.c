@@ -126,7 +126,7 @@ void reply_plain(struct reply *reply, unsigned status, const char *type, const c
 	reply->done = true;
 }
 
-static struct json_object *result_json(const struct result *result, int64_t now_ms)
+static struct json_object *result_json(const struct reply *reply, const struct result *result, int64_t now_ms)
 {
 	int32_t code = result->code >= 0 && result->code <= BERTH_CODE_MAX ? result->code : BERTH_INTERNAL;
 	struct json_object *json = json_object_new_object();
@@ -137,6 +137,8 @@ static struct json_object *result_json(const struct result *result, int64_t now_
 	json_object_object_add(json, "retry_after_ms", json_object_new_int64(result->retry_after_ms));
 	json_object_object_add(json, "text", json_object_new_string(result->text));
 	json_object_object_add(json, "now_ms", json_object_new_int64(now_ms));
+	if (reply->tells_forgotten)
+		json_object_object_add(json, "forgotten", json_object_new_int64(reply->forgotten));
 	return json;
 }
 
@@ -148,7 +150,7 @@ static const char *json_text(struct json_object *json, size_t *ret_len)
 
 void reply_error(struct reply *reply, unsigned status, const struct result *result, int64_t now_ms)
 {
-	struct json_object *json = result_json(result, now_ms);
+	struct json_object *json = result_json(reply, result, now_ms);
 	size_t len = 0;
 	const char *text = json_text(json, &len);
 
@@ -236,7 +238,7 @@ void reply_end(struct reply *reply, const struct result *result, int64_t now_ms)
 		reply_error(reply, reply_status(result->code), result, now_ms);
 		return;
 	}
-	json = result_json(result, now_ms);
+	json = result_json(reply, result, now_ms);
 	text = json_text(json, &len);
 	if (reply_frame(reply, 'R', text, len, NULL, 0) < 0)
 		reply->conn->failed = true;

@@ -30,6 +30,8 @@ struct reply {
 	bool head_only; /* HEAD */
 	bool streaming; /* the head has been sent, chunks follow */
 	bool done;
+	bool tells_forgotten; /* the result says `forgotten` */
+	uint32_t forgotten;
 	bool owed; /* frames were gathered that are to go out whatever the result */
 	int64_t sent_ns; /* when something was sent last */
 	char *buf;	 /* frames not yet sent */

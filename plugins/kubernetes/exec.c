@@ -272,6 +272,19 @@ static struct json_object *execute_arguments(const struct kube *k, const char *i
 	return arguments;
 }
 
+/* Adds what is to be forgotten beside. */
+static unsigned put_forget(struct json_object *arguments, const struct owed_command *list)
+{
+	struct json_object *array = list ? json_object_new_array() : NULL;
+	unsigned count = 0;
+
+	for (; list; list = list->next, count++)
+		json_object_array_add(array, arguments_of(list->id, list->attempt));
+	if (array)
+		json_object_object_add(arguments, "forget", array);
+	return count;
+}
+
 /* Script and environment as frames. */
 static int32_t put_command(struct buf *body, const struct berth_command *command, struct kerr *err)
 {
@@ -291,6 +304,36 @@ static int32_t put_command(struct buf *body, const struct berth_command *command
 	return body->bad ? kerr_set(err, BERTH_INVALID, "limit", "script and environment are too large") : BERTH_OK;
 }
 
+/* Sends an execute request together with what is owed. */
+static int32_t send_with_owed(struct kube *k, struct berth_call *call, struct session *session,
+			      struct peer_request *request, struct kerr *err)
+{
+	/* What was read for one request cannot be sent again. */
+	struct owed_command *list = request->source ? NULL : owed_take(k->owed, session);
+	int64_t count = put_forget(request->arguments, list), forgotten = -1;
+	bool touched;
+	int32_t rc;
+
+	request->ret_forgotten = &forgotten;
+	rc = peer_send(k, call, session, request, &touched, err);
+	if (rc == BERTH_INVALID && list && forgotten < 0 && !strcmp(err->reason, "arguments")) {
+		/* An executor that does not know lists has come into its place: nothing was done. */
+		json_object_object_del(request->arguments, "forget");
+		*err = (struct kerr){0};
+		rc = peer_send(k, call, session, request, &touched, err);
+	}
+	if (forgotten < 0) {
+		owed_again(k->owed, session, list);
+		return rc;
+	}
+	owed_can(k->owed, session);
+	/* It has said that it does not, and what is left goes with the pod. */
+	if (forgotten < count)
+		kube_log(k, call, BERTH_LOG_INFO, "an executor did not forget commands", "pod", session->pod);
+	owed_list_free(list);
+	return rc;
+}
+
 int32_t exec_run(struct kube *k, struct berth_call *call, struct session *session, const char *id,
 		 const struct berth_command *command, struct kerr *err)
 {
@@ -305,7 +348,6 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 				       .frame = take_frame,
 				       .arg = s,
 				       .waiting = true};
-	bool touched;
 	int32_t rc = s ? put_command(&body, command, err) : kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 
 	if (!rc)
@@ -315,13 +357,26 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 	s->call = call;
 	if (command->has_stdin)
 		request.source = read_stdin;
-	rc = peer_send(k, call, session, &request, &touched, err);
+	rc = send_with_owed(k, call, session, &request, err);
 	rc = stop_if_told(k, s, session, id, command->attempt, rc, err);
 	rc = conclude(k, s, session, rc, err);
 out:
 	json_object_put(arguments);
 	buf_wipe(&body);
 	free(s);
+	return rc;
+}
+
+/* The host has forgotten it already. */
+static int32_t pay(struct kube *k, struct berth_call *call, struct session *session, const char *id, struct kerr *err)
+{
+	struct owed_command *list = owed_has(k->owed, session, id) ? owed_take(k->owed, session) : NULL;
+	int32_t rc = list ? exec_forget_all(k, call, session, list, err) : BERTH_OK;
+
+	if (rc)
+		owed_again(k->owed, session, list);
+	else
+		owed_list_free(list);
 	return rc;
 }
 
@@ -336,7 +391,9 @@ int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *ses
 	s->call = call;
 	s->offset[BERTH_STREAM_STDOUT] = resume->stdout_offset;
 	s->offset[BERTH_STREAM_STDERR] = resume->stderr_offset;
-	rc = follow(k, s, session, id, resume->attempt, err);
+	rc = pay(k, call, session, id, err);
+	if (!rc)
+		rc = follow(k, s, session, id, resume->attempt, err);
 	rc = stop_if_told(k, s, session, id, resume->attempt, rc, err);
 	rc = conclude(k, s, session, rc, err);
 	free(s);
@@ -349,15 +406,31 @@ int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *ses
 	return fate_after(k, call, session, signal_once(k, call, session, id, attempt, word, err), err);
 }
 
-int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
-		    struct kerr *err)
+static int32_t forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
+		      const struct owed_command *others, struct kerr *err)
 {
 	struct json_object *arguments = arguments_of(id, attempt);
 	const struct peer_request request = {
 		.path = "/v1/forget", .execution_id = id, .attempt = attempt, .arguments = arguments};
 	bool touched;
-	int32_t rc = peer_send(k, call, session, &request, &touched, err);
+	int32_t rc;
 
+	put_forget(arguments, others);
+	rc = peer_send(k, call, session, &request, &touched, err);
 	json_object_put(arguments);
-	return fate_after(k, call, session, rc, err);
+	return rc;
+}
+
+int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
+		    struct kerr *err)
+{
+	if (owed_add(k->owed, session, id, attempt))
+		return BERTH_OK;
+	return fate_after(k, call, session, forget(k, call, session, id, attempt, NULL, err), err);
+}
+
+int32_t exec_forget_all(struct kube *k, struct berth_call *call, struct session *session,
+			const struct owed_command *list, struct kerr *err)
+{
+	return forget(k, call, session, list->id, list->attempt, list->next, err);
 }

@@ -5,6 +5,7 @@
 #define KUBERNETES_EXEC_H
 
 #include "kube.h"
+#include "owed.h"
 #include "session.h"
 
 int32_t exec_run(struct kube *k, struct berth_call *call, struct session *session, const char *id,
@@ -15,5 +16,9 @@ int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *ses
 		    const char *word, struct kerr *err);
 int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
 		    struct kerr *err);
+
+/* By one request; outside of a call. They may be gone before. */
+int32_t exec_forget_all(struct kube *k, struct berth_call *call, struct session *session,
+			const struct owed_command *list, struct kerr *err);
 
 #endif

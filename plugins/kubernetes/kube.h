@@ -17,6 +17,7 @@
 /* The host's table; set by init, before anything else runs. */
 extern const struct berth_host *kube_host;
 
+struct owed;
 struct watch;
 struct sign_key;
 
@@ -47,6 +48,7 @@ struct kube {
 	unsigned char sign_digest[32]; /* lock: of the text that it was decoded from */
 	struct watch *watch;
 	struct handed handed; /* what claims were answered */
+	struct owed *owed;    /* what executors are to forget */
 };
 
 /* What the client and the operations count and measure; the index of the host's counter(). */

@@ -187,6 +187,8 @@ static int32_t op_release(void *inst, struct berth_call *call, const struct bert
 
 	if (!rc)
 		rc = backend_of(k)->release(k, call, &session, &err);
+	if (!rc)
+		owed_drop(k->owed, &session);
 	return kube_end(call, rc, &err);
 }
 

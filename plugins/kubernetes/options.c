@@ -11,6 +11,7 @@
 
 #include "capabilities.h"
 #include "kube.h"
+#include "owed.h"
 #include "sign.h"
 #include "template.h"
 #include "watch.h"
@@ -328,6 +329,8 @@ int32_t kube_open(const struct berth_open_args *args, struct berth_call *call, v
 		rc = take_template(&o);
 	if (!rc)
 		rc = watch_start(k, &k->watch, &err);
+	if (!rc)
+		rc = owed_start(k, &k->owed, &err);
 	for (unsigned i = 0; i < OPT_COUNT; i++)
 		free(o.text[i]);
 	if (rc) {
@@ -347,6 +350,7 @@ void kube_close(void *inst)
 
 	if (!k)
 		return;
+	owed_stop(k->owed);
 	watch_stop(k->watch);
 	handed_fini(&k->handed);
 	json_object_put(k->template);

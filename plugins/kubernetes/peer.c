@@ -49,6 +49,7 @@ struct exchange {
 	uint32_t status;
 	struct answerer who;
 	int32_t result; /* what R said; -1: nothing yet */
+	int64_t forgotten;
 	char reason[BERTH_REASON_MAX + 1];
 	int64_t clock_ms; /* how far the executor's clock is ahead */
 	int64_t retry_after_ms;
@@ -142,6 +143,8 @@ static bool take_result(struct exchange *ex, const void *ptr, size_t len)
 	word_into(ex->reason, sizeof(ex->reason), api_text(tree, "reason"));
 	if (known && api_number(tree, "now_ms"))
 		ex->clock_ms = api_number(tree, "now_ms") - text_now_ms();
+	if (known && api_at(tree, "forgotten"))
+		ex->forgotten = api_number(tree, "forgotten");
 	if (known && ex->result) {
 		kerr_set(ex->err, ex->result, *ex->reason ? ex->reason : word, "%.500s", api_text(tree, "text"));
 		ex->err->retryable = json_object_get_boolean(api_at(tree, "retryable"));
@@ -449,6 +452,7 @@ static int32_t exchange_init(struct exchange *ex, struct kube *k, struct berth_c
 				.request = request,
 				.err = err,
 				.result = -1,
+				.forgotten = -1,
 				.url = {.max = 2048},
 				.body = {.max = BODY_MAX},
 				.in = {.max = FRAME_MAX * 2}};
@@ -561,6 +565,8 @@ static int32_t try_once(struct kube *k, struct berth_call *call, struct session 
 		*clock_ms = ex->clock_ms;
 		*ret_again = ex->clock_ms != 0;
 	}
+	if (request->ret_forgotten)
+		*request->ret_forgotten = ex->forgotten;
 	exchange_fini(ex);
 	free(ex);
 	return rc;

@@ -31,6 +31,7 @@ struct peer_request {
 	void *arg;
 	bool waiting;			 /* may be silent for long */
 	bool safe;			 /* asking twice does what asking once does */
+	int64_t *ret_forgotten;		 /* how many it forgot beside its work; -1: it said nothing of that. NULL: not wanted */
 	struct json_object **ret_health; /* of /v1/check: the health object, to be put. NULL: not wanted */
 };
 

@@ -245,14 +245,15 @@ static int running(struct sup_op *op)
 
 	if (rc < 0)
 		return rc == -ENOENT ? 0 : rc;
-	/* The order matters: a supervisor that ends between the two has written its status. */
-	if (!sup_supervisor_alive(&started))
-		return 0;
 	rc = sup_op_open_attempt(op, started.attempt);
 	if (rc == -ENOENT)
 		return 0; /* forgotten before; its kept descendants live on */
 	if (rc < 0)
 		return rc;
+	/* Mostly there, and cheaper than a look at the process. */
+	if (sup_status_read(op->attempt_fd, &status) == 0 || !sup_supervisor_alive(&started))
+		return 0;
+	/* It may have ended in between. */
 	rc = sup_status_read(op->attempt_fd, &status);
 	return rc == 0 ? 0 : rc == -ENOENT ? 1 : rc;
 }

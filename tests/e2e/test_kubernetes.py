@@ -105,6 +105,27 @@ def test_a_task_runs_in_its_pod(make, kube):
     settled(b)
 
 
+def left_in_pod(kube, uid):
+    """Folders of commands that the executor has not forgotten."""
+    return list((kube.node.dir / uid / "state").glob("run/*/1"))
+
+
+@clustered
+def test_ended_commands_are_forgotten(make, kube):
+    """By the next command, or after a while by a request of its own."""
+    b = make().start()
+    b.sh("t", "echo first")
+    (uid,) = kube.node.pods
+    for number in range(40):
+        equal(b.sh("t", f"echo {number}"), f"{number}\n".encode())
+    check(len(left_in_pod(kube, uid)) < 20, "commands take along what is to be forgotten: ", left_in_pod(kube, uid))
+    wait_for(lambda: not left_in_pod(kube, uid), 20, "the last commands to be forgotten")
+    equal(b.sh("t", "echo again"), b"again\n")
+    wait_for(lambda: not left_in_pod(kube, uid), 20, "one more")
+    in_parallel(8, lambda n: [equal(b.sh("t", f"echo {n}"), f"{n}\n".encode()) for _ in range(8)])
+    wait_for(lambda: not left_in_pod(kube, uid), 20, "those that ran at once")
+
+
 @clustered
 def test_through_the_proxy(make, kube):
     b = make(reach="proxy").start()

@@ -343,6 +343,56 @@ def test_forget(make):
     x.execute("true", execution, attempt=2).fails("conflict", "started")
 
 
+def asked_to_forget(x, *commands):
+    return [{"execution_id": command, "attempt": 1} for command in commands]
+
+
+def test_forget_beside_another_command(make):
+    """The next command takes along what is to be forgotten: while it runs, when it is refused, and by one request for all."""
+    x = make()
+    ids = [x.new_id() for _ in range(6)]
+    for execution in ids:
+        must(x.execute("echo out", execution).ok().result["forgotten"] == 0, "nothing was asked")
+    conn, headers = x.begin("while [ ! -e go ]; do sleep 0.05; done", running := x.new_id(), forget=asked_to_forget(x, ids[0], ids[1]))
+    for execution in ids[:2]:
+        wait_for(lambda: x.reattach(execution).code == "not_found", "forgotten while the command runs")
+    # Its own id, one that runs, one that is not known, and one whose attempt was overtaken.
+    x.ask("/v1/reattach", {"execution_id": ids[2], "attempt": 3, "stdout_offset": 0, "stderr_offset": 0}).ok()
+    own = x.new_id()
+    reply = x.execute("true", own, forget=asked_to_forget(x, own, running, x.new_id(), ids[2], ids[3])).ok()
+    must(reply.result["forgotten"] == 2 and reply.ending["kind"] == "exit", reply.result)
+    x.reattach(own).ok()
+    x.reattach(ids[2], attempt=3).ok()
+    x.reattach(ids[3]).fails("not_found", "forgotten")
+    (x.root / "go").touch()
+    raw = b"".join(conn.chunks(headers))
+    must(json.loads(frames_of(raw)[-1][1])["forgotten"] == 2, raw)
+    # A refusal is one, and what stands beside it is done all the same.
+    reply = x.execute("true", own, forget=asked_to_forget(x, ids[4])).fails("conflict", "started", 409)
+    must(reply.result["forgotten"] == 1, reply.result)
+    reply = x.ask("/v1/forget", {"execution_id": ids[5], "attempt": 1, "forget": asked_to_forget(x, own, running)}).ok()
+    must(reply.result["forgotten"] == 2, reply.result)
+    for execution in (ids[4], ids[5], own, running):
+        x.reattach(execution).fails("not_found", "forgotten")
+
+
+def test_forget_lists_that_are_none(make):
+    """Refused as a whole, before anything ran or was forgotten."""
+    x = make()
+    kept = x.new_id()
+    x.execute("true", kept).ok()
+    good = asked_to_forget(x, kept)
+    for bad in ({}, "x", 1, good * 33, [kept], [{}], [{"execution_id": ""}], good + [{"execution_id": "../run"}], good + [{"execution_id": "."}],
+                good + [{"execution_id": kept, "attempt": -1}], good + [{"execution_id": kept, "attempt": 2**32}],
+                good + [{"execution_id": kept, "more": 1}], good + [{"execution_id": 1}], good + [None], good + [[]]):
+        x.execute("touch ran", forget=bad).fails("invalid", "arguments", 400)
+        x.ask("/v1/forget", {"execution_id": x.new_id(), "forget": bad}).fails("invalid", "arguments", 400)
+    must(not (x.root / "ran").exists(), "it ran")
+    x.reattach(kept).ok()
+    x.execute("true", forget=good * 32).ok()
+    x.reattach(kept).fails("not_found", "forgotten")
+
+
 def test_heartbeat(make):
     """A silent command's stream shows life."""
     x = make()
