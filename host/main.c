@@ -478,7 +478,9 @@ static void log_change(const char *key, bool live, void *arg)
 
 static void log_refusal(const char *sentence, void *arg)
 {
-	(void)arg;
+	size_t *count = arg;
+
+	++*count;
 	log_error("reload: refused", KS("why", sentence));
 }
 
@@ -487,14 +489,17 @@ static void reload(struct host *host)
 {
 	struct conf *conf = NULL;
 	struct err err = {0};
+	size_t refusals = 0;
 	bool json;
 
 	if (host->dev) {
 		log_warn("reload: not with --dev, whose token is of this run only");
 		return;
 	}
-	if (conf_load_telling(host->conf->file, false, log_refusal, NULL, &conf, &err) != 0) {
-		log_error("reload: the configuration is refused, the former one stays", KS("why", err.msg));
+	if (conf_load_telling(host->conf->file, false, log_refusal, &refusals, &conf, &err) != 0) {
+		if (refusals == 0)
+			log_refusal(err.msg, &refusals);
+		log_error("reload: the configuration is refused, the former one stays", KI("refusals", refusals));
 		return;
 	}
 	conf_diff(host->conf, conf, log_change, NULL);
