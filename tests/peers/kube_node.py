@@ -226,8 +226,8 @@ class Node:
         environment.update(BERTH_EXECUTOR_LISTEN=f"{pod.address}:8080", BERTH_EXECUTOR_ROOT=str(root / "work"),
                            BERTH_EXECUTOR_STATE=str(root / "state"))
         with open(root / "log", "ab") as log:
-            return subprocess.Popen([self.executor, "serve"], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                    cwd=root / "work", start_new_session=True, preexec_fn=pod.group.enter)
+            return subprocess.Popen(pod.group.command(self.executor, "serve"), env=environment, stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=log, cwd=root / "work", start_new_session=True)
 
     def field(self, pod, entry):
         """The downward API, for the fields that our template uses."""
@@ -240,7 +240,7 @@ class Node:
         root = self.dir / pod.meta("uid")
         pod.process.kill()
         pod.process.wait()
-        while left := processes_of(root):
+        while left := self.processes(pod, root):
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -250,6 +250,10 @@ class Node:
         while not pod.group.drop():
             time.sleep(0.01)
         shutil.rmtree(root, ignore_errors=True)
+
+    def processes(self, pod, root):
+        left = pod.group.processes()
+        return processes_of(root) if left is None else left
 
     def take(self, obj):
         pod = self.pods.setdefault(obj["metadata"]["uid"], Pod(self, obj))

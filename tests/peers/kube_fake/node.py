@@ -125,11 +125,6 @@ class Group:
         forked, and that stops everything else here."""
         return ["sh", "-c", 'echo $$ >"$0/cgroup.procs" && exec "$@"', str(self.path), *words] if self.path else list(words)
 
-    def enter(self):
-        """In the child, before its program."""
-        if self.path:
-            (self.path / "cgroup.procs").write_text(str(os.getpid()))
-
     def processes(self):
         """Of the group, where there is one: one file, instead of a look at every process of the machine."""
         return [int(pid) for pid in (self.path / "cgroup.procs").read_text().split()] if self.path else None
