@@ -60,9 +60,13 @@ class Daemon(harness.Berth):
         return found
 
     def seconds(self):
-        """Processor time of all threads, those that have ended included."""
-        fields = pathlib.Path(f"/proc/{self.proc.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return seconds_of(self.proc.pid)
+
+
+def seconds_of(pid):
+    """Processor time of all threads of a process, those that have ended included."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def daemon(stack, name, memory=False, **options):

@@ -108,8 +108,8 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def berth(cluster, conf="", target="", **settings):
-    b = harness.Berth(name="kube", conf='gc: { interval = "200ms"; };\n' + conf)
+def berth(cluster, conf="", target="", gc='gc: { interval = "200ms"; };\n', **settings):
+    b = harness.Berth(name="kube", conf=gc + conf)
     for path in (b.dir / "providers.d").iterdir():
         path.unlink()
     (b.dir / "providers.d" / "10-kube.conf").write_text(target + cluster.target(**settings))
