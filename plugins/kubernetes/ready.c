@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod whenever the watch
- * says that something changed, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal
+ * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod when the watch has seen
+ * it ready, failing or gone, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal
  * ends the wait at once, and a little of the time is kept to ask why. The calling thread.
  */
 #include "ready.h"
@@ -16,7 +16,9 @@
 #include "peer.h"
 #include "watch.h"
 
-#define LOOK_FIRST_NS INT64_C(50000000)
+/* The watch tells of a pod; what becomes of a claim's pod only a look does. */
+#define LOOK_POD_NS INT64_C(250000000)
+#define LOOK_CLAIM_NS INT64_C(50000000)
 #define LOOK_MOST_NS INT64_C(2000000000)
 #define EXPLAIN_NS INT64_C(1000000000) /* of the call's time, for what is asked after a failure */
 #define DIAL_FIRST_NS INT64_C(20000000)
@@ -118,7 +120,7 @@ static int32_t look(struct wait *w, struct json_object **ret_pod)
 
 static int32_t look_until(struct wait *w, struct watch_waiter *waiter)
 {
-	int64_t pause = LOOK_FIRST_NS, end_ns = end_of(w->call);
+	int64_t pause = w->k->claims ? LOOK_CLAIM_NS : LOOK_POD_NS, end_ns = end_of(w->call);
 	int32_t rc = BERTH_OK;
 
 	/* One that was only made now is not ready: the watch says when there is something to see. */

@@ -95,8 +95,9 @@ static void take_event(struct watch *watch, const char *type, struct json_object
 	struct podview view;
 
 	podview_of(pod, watch->k->container, &view);
-	/* That a pod exists, and that nothing has happened to it, is known to those who wait for it. */
-	if (watch->k->claims || view.verdict.code || view.verdict.phase != BERTH_PHASE_QUEUED)
+	/* That a pod exists and is on its way is known to those who wait for it: each look is a request, and of a look
+	 * at each of its steps only the last is of use. */
+	if (watch->k->claims || view.verdict.code || view.verdict.phase == BERTH_PHASE_READY)
 		wake(watch, view.uid);
 	if (!strcmp(type, "DELETED") || view.verdict.code == BERTH_SESSION_LOST) {
 		remember(watch, view.uid);

@@ -20,12 +20,12 @@ bool watch_doubts(struct watch *watch, const char *uid);
 /* On the stack of one that waits; from listen to unlisten. */
 struct watch_waiter {
 	const char *uid;
-	int fd; /* readable when the pod changed; -1: only time tells */
+	int fd; /* readable when the pod is ready, failing or gone; -1: only time tells */
 	struct watch_waiter *next;
 };
 void watch_listen(struct watch *watch, struct watch_waiter *waiter, const char *uid);
 void watch_unlisten(struct watch *watch, struct watch_waiter *waiter);
-/* Until the pod changed since the last wait, until_ns passed (both OK), or the call ends. */
+/* Until the pod was seen so since the last wait, until_ns passed (both OK), or the call ends. */
 int32_t watch_wait(struct watch_waiter *waiter, struct berth_call *call, int64_t until_ns, struct kerr *err);
 
 #endif

@@ -422,6 +422,25 @@ def test_unschedulable_is_told_and_heals(make, kube):
 
 
 @clustered
+def test_a_pod_on_its_way_is_not_looked_at_for_each_of_its_steps(make, kube):
+    b = make().start()
+    on_scripts(kube, "container_creating")
+    record = b.create("t", "echo ready", timeout_seconds=60).expect(202).json
+    wait_for(lambda: kube.pods_of("t"), 20, "the pod")
+    pod = task_pod(kube, "t")
+    key, begin = ("pods", "sandboxes", pod["metadata"]["name"]), time.monotonic()
+    for i in range(60):
+        kube.call(kube.node.set_status, key, pod["metadata"]["uid"], {"message": f"step {i}"})
+    on_scripts(kube, None)
+    kube.call(lambda: kube.node.spawn(kube.node.run(key, pod)))
+    record = b.finish(record["id"])
+    equal((record["status"], b.output(record["id"])), ("completed", b"ready\n"))
+    # One when it is ready, one for the command's begin, and those that time alone asks for.
+    looks, seconds = count(kube, "GET", f"/pods/{key[2]}"), time.monotonic() - begin
+    check(looks <= 3 + seconds / 0.25, looks, "looks in", seconds, "s")
+
+
+@clustered
 def test_refusals_of_a_create(make, kube):
     """A full namespace is waited for, and told apart from one that is going."""
     b = make(conf=FAST + 'session: { scheduling = "2s"; starting = "2s"; };\n').start()
