@@ -271,9 +271,10 @@ static void pool_done(struct job *job, bool failed, int64_t retry_after_ms)
 
 	lock_take(&s->lock);
 	pool->making--;
-	if (!failed)
+	if (!failed) {
 		pool->fails = 0;
-	else if (clock_boot_ns() >= pool->next_ns) { /* those that failed together count once */
+		warm_pace_made(pool, warm_pace_is_crowd(local_crowd_ns_locked(s), clock_boot_ns()));
+	} else if (clock_boot_ns() >= pool->next_ns) { /* those that failed together count once */
 		pool->fails++;
 		wait = binding_backoff(pool->fails, FAIL_FIRST_MS, FAIL_MOST_MS, (uint64_t)pool->fails);
 		pool->next_ns = clock_after_ms(binding_max(wait, binding_min(retry_after_ms, FAIL_MOST_MS)));

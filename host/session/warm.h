@@ -74,6 +74,8 @@ struct warm_pool { /* of one target; under sessions.lock */
 	size_t making;
 	int64_t fails, next_ns; /* no new one before */
 	int64_t put_off_ns;	/* it gives way until then; 0: it has not had to since it was full */
+	size_t given_up;	/* of WARM_MAKING_MAX, to a crowd */
+	int64_t shrink_ns;	/* no more is given up before */
 	int64_t sweep_ns;	/* the next round */
 	struct map *suspects;	/* of the sweep's job only: ref -> when first seen */
 	bool checked;		/* likewise: the reservations that a former process left */
@@ -82,6 +84,9 @@ struct warm_pool { /* of one target; under sessions.lock */
 /* warm_pace.c: how many may be started now. crowd_ns: when many first commands last waited for their sessions. 0: ask again at
  * *ret_again_ns; INT64_MAX: when one that is being made has ended, or at next_ns. */
 size_t warm_pace(struct warm_pool *pool, int64_t crowd_ns, int64_t now_ns, int64_t *ret_again_ns);
+bool warm_pace_is_crowd(int64_t crowd_ns, int64_t now_ns);
+/* One was made. */
+void warm_pace_made(struct warm_pool *pool, bool crowded);
 struct warm_pool *warm_pool_of(struct sessions *s, const struct target *target);
 /* Called by the GC: reserves slots and starts what makes and deletes entries. */
 void warm_round(struct sessions *s);

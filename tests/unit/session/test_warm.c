@@ -67,17 +67,37 @@ static void a_pool_gives_way_to_a_crowd_and_not_for_ever(void **state)
 	assert_int_equal(warm_pace(&pool, crowd + 1950 * MS, crowd + 1950 * MS, &again), 0);
 	assert_int_equal(again, crowd + 2000 * MS);
 	/* It stays: the pool has waited for long enough, until it is full once. */
-	assert_int_equal(warm_pace(&pool, crowd + 2000 * MS, crowd + 2000 * MS, &again), WARM_MAKING_MAX - 2);
-	assert_int_equal(warm_pace(&pool, crowd + 3000 * MS, crowd + 3000 * MS, &again), WARM_MAKING_MAX - 2);
+	assert_int_equal(warm_pace(&pool, crowd + 2000 * MS, crowd + 2000 * MS, &again), WARM_MAKING_MAX / 4 - 2);
 	pool.put_off_ns = 0;
-	assert_int_equal(warm_pace(&pool, crowd + 3000 * MS, crowd + 3000 * MS, &again), 0);
+	assert_int_equal(warm_pace(&pool, crowd + 2050 * MS, crowd + 2050 * MS, &again), 0);
 	/* What else holds it up needs no clock of its own. */
-	pool.making = WARM_MAKING_MAX;
+	pool = (struct warm_pool){.making = WARM_MAKING_MAX};
 	assert_int_equal(warm_pace(&pool, crowd, crowd + 9000 * MS, &again), 0);
 	assert_true(again == INT64_MAX);
 	pool = (struct warm_pool){.fails = 1, .next_ns = crowd + 9000 * MS};
 	assert_int_equal(warm_pace(&pool, crowd, crowd + 8000 * MS, &again), 0);
 	assert_int_equal(warm_pace(&pool, crowd, crowd + 9000 * MS, &again), 1);
+}
+
+static void a_pool_makes_fewer_at_once_while_a_crowd_stays(void **state)
+{
+	struct warm_pool pool = {.put_off_ns = 1};
+	int64_t now = 5000 * MS, again = 0;
+
+	(void)state;
+	/* Each time half, down to a few: never none. */
+	for (size_t most = WARM_MAKING_MAX / 2; most >= 2; most /= 2, now += 100 * MS) {
+		assert_int_equal(warm_pace(&pool, now, now, &again), most);
+		assert_int_equal(warm_pace(&pool, now + 99 * MS, now + 99 * MS, &again), most);
+	}
+	assert_int_equal(warm_pace(&pool, now, now + 50 * MS, &again), 2);
+	warm_pace_made(&pool, warm_pace_is_crowd(now, now + 50 * MS));
+	assert_int_equal(warm_pace(&pool, now, now + 100 * MS, &again), 2);
+	/* It is gone: one more for each that was made, up to what is allowed. */
+	for (size_t most = 3; most < WARM_MAKING_MAX + 5; most++) {
+		warm_pace_made(&pool, warm_pace_is_crowd(now, now + 100 * MS));
+		assert_int_equal(warm_pace(&pool, now, now + 100 * MS, &again), most < WARM_MAKING_MAX ? most : WARM_MAKING_MAX);
+	}
 }
 
 static void only_what_no_row_names_is_claimed(void **state)
@@ -437,6 +457,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_old_or_unfit_entry_is_not_given_out),
 		cmocka_unit_test(a_pool_gives_way_to_a_crowd_and_not_for_ever),
+		cmocka_unit_test(a_pool_makes_fewer_at_once_while_a_crowd_stays),
 		cmocka_unit_test(only_what_no_row_names_is_claimed),
 		TEST(l6_a_used_session_never_returns_to_a_pool_of_one),
 		TEST(a_pool_is_filled_beside_a_crowd_too),
