@@ -23,8 +23,14 @@
 #define WATCH_SECONDS 25 /* an exchange outside of a call has 30 */
 #define BACKOFF_FIRST_MS 200
 #define BACKOFF_MOST_MS 30000
-#define ENDED_MAX 512
+#define SEEN_MAX 512
 #define SHORT_NS INT64_C(1000000000) /* a watch that ends sooner was refused */
+
+/* Uids of pods, the oldest overwritten. */
+struct seen {
+	char uids[SEEN_MAX][64];
+	unsigned count;
+};
 
 struct watch {
 	struct kube *k;
@@ -33,8 +39,8 @@ struct watch {
 	pthread_cond_t cond; /* stop */
 	struct watch_waiter *waiters;
 	bool running, stopping;
-	char ended[ENDED_MAX][64]; /* uids of pods that were seen to go, the oldest overwritten */
-	unsigned ended_count;
+	struct seen ended; /* were seen to go */
+	struct seen news;  /* there was something to see while nobody waited */
 	char collection[160]; /* pods, or claims */
 	/* The thread's own. */
 	char version[128]; /* empty: to be listed */
@@ -43,12 +49,33 @@ struct watch {
 
 /* ---- what is seen ---- */
 
+static bool has_seen(const struct seen *seen, const char *uid)
+{
+	for (unsigned i = 0; i < SEEN_MAX && i < seen->count; i++)
+		if (!strcmp(seen->uids[i], uid))
+			return true;
+	return false;
+}
+
+static void see(struct seen *seen, const char *uid)
+{
+	if (!has_seen(seen, uid))
+		snprintf(seen->uids[seen->count++ % SEEN_MAX], sizeof(seen->uids[0]), "%s", uid);
+}
+
+/* NULL: whoever waits. A pod may be ready before its creator waits for it. */
 static void wake(struct watch *watch, const char *uid)
 {
+	bool heard = !uid;
+
 	pthread_mutex_lock(&watch->lock);
 	for (struct watch_waiter *w = watch->waiters; w; w = w->next)
-		if (w->fd >= 0 && (!uid || !strcmp(w->uid, uid)))
+		if (w->fd >= 0 && (!uid || !strcmp(w->uid, uid))) {
 			eventfd_write(w->fd, 1);
+			heard = true;
+		}
+	if (!heard)
+		see(&watch->news, uid);
 	pthread_mutex_unlock(&watch->lock);
 }
 
@@ -62,19 +89,10 @@ static bool is_stopping(struct watch *watch)
 	return stopping;
 }
 
-static bool has_ended_locked(const struct watch *watch, const char *uid)
-{
-	for (unsigned i = 0; i < ENDED_MAX && i < watch->ended_count; i++)
-		if (!strcmp(watch->ended[i], uid))
-			return true;
-	return false;
-}
-
 static void remember(struct watch *watch, const char *uid)
 {
 	pthread_mutex_lock(&watch->lock);
-	if (!has_ended_locked(watch, uid))
-		snprintf(watch->ended[watch->ended_count++ % ENDED_MAX], sizeof(watch->ended[0]), "%s", uid);
+	see(&watch->ended, uid);
 	pthread_mutex_unlock(&watch->lock);
 }
 
@@ -84,7 +102,7 @@ bool watch_doubts(struct watch *watch, const char *uid)
 
 	watch_use(watch);
 	pthread_mutex_lock(&watch->lock);
-	ended = has_ended_locked(watch, uid);
+	ended = has_seen(&watch->ended, uid);
 	pthread_mutex_unlock(&watch->lock);
 	return ended;
 }
@@ -285,6 +303,8 @@ void watch_listen(struct watch *watch, struct watch_waiter *waiter, const char *
 	pthread_mutex_lock(&watch->lock);
 	waiter->next = watch->waiters;
 	watch->waiters = waiter;
+	if (waiter->fd >= 0 && has_seen(&watch->news, uid))
+		eventfd_write(waiter->fd, 1);
 	pthread_mutex_unlock(&watch->lock);
 }
 
