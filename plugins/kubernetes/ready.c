@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod when the watch has seen
- * it ready, failing or gone, and now and then without it. Tells what Kubernetes says while it waits; what cannot heal
- * ends the wait at once, and a little of the time is kept to ask why. The calling thread.
+ * Waits until a session's pod is ready and its executor takes a signed request. Looks at the pod when the watch has
+ * seen it ready, failing or gone, and now and then without it. Tells what Kubernetes says while it waits; what cannot
+ * heal ends the wait at once, and a little of the time is kept to ask why. The calling thread.
  */
 #include "ready.h"
 

@@ -39,8 +39,8 @@ struct watch {
 	pthread_cond_t cond; /* stop */
 	struct watch_waiter *waiters;
 	bool running, stopping;
-	struct seen ended; /* were seen to go */
-	struct seen news;  /* there was something to see while nobody waited */
+	struct seen ended;    /* were seen to go */
+	struct seen news;     /* there was something to see while nobody waited */
 	char collection[160]; /* pods, or claims */
 	/* The thread's own. */
 	char version[128]; /* empty: to be listed */
