@@ -34,7 +34,7 @@ class FleetMatrix(test_matrix.Matrix):
 
     def __init__(self, hosts, point, rng):
         super().__init__(hosts[0], point, rng)
-        self.hosts = hosts
+        self.hosts, self.takers = hosts, len(hosts)
         self.second = None
 
     def asked(self):

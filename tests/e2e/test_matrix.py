@@ -52,6 +52,8 @@ class Matrix:
         self.judged = Counts(self.outside)
         self.counts, self.faults, self.fault = self.judged.counts, self.judged.faults, self.judged.fault
 
+    takers = 1  # hosts of which any may do what the armed one is to die of
+
     def asked(self):
         """Who gets the next request of a client."""
         return self.b
@@ -99,7 +101,7 @@ class Matrix:
     def drive(self, name, mix):
         """Commands on fresh tasks until the armed daemon died. Returns them and the tasks that were torn down."""
         commands, torn = [], set()
-        for batch in range(8):
+        for batch in range(8 * self.takers):
             workspace = f"{name}.{batch}"
             mine = [[self.make_command(workspace, client * COMMANDS + i) for i in range(COMMANDS)] for client in range(CLIENTS)]
             commands += [command for one in mine for command in one]
