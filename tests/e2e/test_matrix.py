@@ -43,6 +43,8 @@ class Matrix:
 
     others_go_on = False
 
+    takers = 1  # hosts of which any may do what the armed one is to die of
+
     def __init__(self, b, point, rng):
         self.b, self.point, self.rng = b, point, rng
         self.outside = b.dir / "outside"
@@ -51,8 +53,6 @@ class Matrix:
         self.late = None  # a point at which hosts may die that were disarmed in the same moment
         self.judged = Counts(self.outside)
         self.counts, self.faults, self.fault = self.judged.counts, self.judged.faults, self.judged.fault
-
-    takers = 1  # hosts of which any may do what the armed one is to die of
 
     def asked(self):
         """Who gets the next request of a client."""
