@@ -34,6 +34,35 @@ struct follow {
 	int dead; /* the supervisor is gone: what is not in the files will never be */
 };
 
+/* The mark is written under the lock, right after the launcher left; so the lock is worth waiting for. */
+static int load_started(struct follow *f)
+{
+	int lock, rc;
+
+	if (f->started.pid)
+		return 0;
+	lock = sup_lock(f->op->id_fd);
+	if (lock < 0)
+		return lock;
+	rc = sup_started_read(f->op->id_fd, &f->started);
+	close(lock);
+	return rc;
+}
+
+/* Passes a stop on, once. */
+static uint32_t hear_cancel(struct follow *f)
+{
+	uint32_t state = f->op->host->cancel_state(f->op->call);
+
+	if (state != BERTH_CANCEL_STOP || f->stop_sent)
+		return state;
+	f->stop_sent = 1;
+	/* A supervisor that is gone shows as a hang-up or a status. */
+	if (load_started(f) == 0)
+		(void)sup_signal_exact(f->started.pid, f->started.start, SIGTERM);
+	return state;
+}
+
 static int32_t send_block(struct follow *f, int stream, const char *block, size_t len)
 {
 	struct sup_op *op = f->op;
@@ -58,7 +87,7 @@ static int32_t read_stream(struct follow *f, int stream, int fd, char *block)
 			return BERTH_OK;
 		rc = send_block(f, stream, block, (size_t)n);
 		/* A stream that is written faster than it is sent must not keep a cancel waiting. */
-		if (rc || f->op->host->cancel_state(f->op->call) == BERTH_CANCEL_DETACH)
+		if (rc || hear_cancel(f) == BERTH_CANCEL_DETACH)
 			return rc;
 	}
 }
@@ -202,35 +231,12 @@ static int wait_ms(const struct follow *f)
 	return left <= 0 ? 0 : (int)((left + MS - 1) / MS);
 }
 
-/* The mark is written under the lock, right after the launcher left; so the lock is worth waiting for. */
-static int load_started(struct follow *f)
-{
-	int lock, rc;
-
-	if (f->started.pid)
-		return 0;
-	lock = sup_lock(f->op->id_fd);
-	if (lock < 0)
-		return lock;
-	rc = sup_started_read(f->op->id_fd, &f->started);
-	close(lock);
-	return rc;
-}
-
 /* Returns OK to go on waiting. */
 static int32_t heed_cancel(struct follow *f)
 {
-	uint32_t state = f->op->host->cancel_state(f->op->call);
-
-	if (state == BERTH_CANCEL_DETACH)
+	if (hear_cancel(f) == BERTH_CANCEL_DETACH)
 		return localfs_fail(f->op->host, f->op->call, BERTH_CANCELLED, "detached",
 				    "detached; the command goes on");
-	if (state != BERTH_CANCEL_STOP || f->stop_sent)
-		return BERTH_OK;
-	f->stop_sent = 1;
-	/* A supervisor that is gone shows as a hang-up or a status. */
-	if (load_started(f) == 0)
-		(void)sup_signal_exact(f->started.pid, f->started.start, SIGTERM);
 	return BERTH_OK;
 }
 

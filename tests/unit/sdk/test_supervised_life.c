@@ -325,6 +325,61 @@ static void detach_from_endless_output(void **state)
 	fake_call_fini(&runner.call);
 }
 
+/* A reader that stands still, once at a megabyte until the stop was asked for, and then after one more block. */
+struct slow_reader {
+	struct berth_call *call;
+	atomic_bool waits, stopped, released;
+	int blocks;
+};
+
+static void read_slowly(void *ctx)
+{
+	struct slow_reader *reader = ctx;
+	atomic_bool *until = &reader->stopped;
+
+	if (atomic_load(&reader->call->arrived) < 1000000)
+		return;
+	atomic_store(&reader->waits, true);
+	if (reader->blocks++)
+		until = &reader->released;
+	while (!atomic_load(until))
+		sched_yield();
+}
+
+static off_t size_of(const struct fixture *fx, const char *name)
+{
+	char path[200];
+	struct stat st = {0};
+
+	snprintf(path, sizeof(path), "%s/%s", fx->run, name);
+	return stat(path, &st) ? 0 : st.st_size;
+}
+
+/* The command must not go on until all that it wrote was sent. */
+static void stop_of_endless_output(void **state)
+{
+	struct fixture *fx = *state;
+	struct runner runner = {.fx = fx, .command = make_command("stopped", "exec yes")};
+	struct slow_reader reader = {.call = &runner.call};
+
+	fake_call_init(&runner.call);
+	runner.call.discard = true;
+	runner.call.hook = read_slowly;
+	runner.call.hook_ctx = &reader;
+	runner.command.stdout_max = 64 << 20;
+	runner.command.timeout_ms = 600000;
+	assert_int_equal(pthread_create(&runner.thread, NULL, runner_main, &runner), 0);
+	FAKE_WAIT(atomic_load(&reader.waits) && size_of(fx, "stopped/1/stdout") > 8 << 20);
+	fake_cancel(&runner.call, BERTH_CANCEL_STOP);
+	atomic_store(&reader.stopped, true);
+	FAKE_WAIT(fixture_processes(fx) == 0);
+	atomic_store(&reader.released, true);
+	runner_join(&runner);
+	assert_int_equal(runner.rc, BERTH_OK);
+	assert_ending(&runner.call, BERTH_ENDING_CANCELLED, 0);
+	fake_call_fini(&runner.call);
+}
+
 static void deadline_leaves_it_running(void **state)
 {
 	struct fixture *fx = *state;
@@ -535,6 +590,7 @@ int main(void)
 		TEST(cancel_at_any_moment),
 		TEST(detach_leaves_it_running),
 		TEST(detach_from_endless_output),
+		TEST(stop_of_endless_output),
 		TEST(deadline_leaves_it_running),
 		TEST(signal_kill_needs_no_grace),
 		TEST(forget_keeps_the_mark),
