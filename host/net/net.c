@@ -50,6 +50,7 @@ int net_new(const struct net_config *config, struct net **ret, struct err *err)
 	/* Asked once: libcurl asks each of its own libraries for its version, whatever is wanted. */
 	net->has_cainfo = curl_version_info(CURLVERSION_NOW)->cainfo != NULL;
 	net->loop_most = own_loops(config->loops);
+	net->direct_most = config->direct;
 	*ret = net;
 	return 0;
 }
@@ -150,6 +151,20 @@ static void set_limits(struct exchange *ex)
 	ex->body_max = request->response_max ? request->response_max : NET_RESPONSE_DEFAULT;
 }
 
+/* A command that ends soon would wait longer for the two hand-overs than for its executor. One that does not keeps its
+ * place: libcurl cannot move a transfer. */
+static int32_t run_long(struct exchange *ex)
+{
+	struct net *net = ex->net;
+	bool direct = atomic_fetch_add(&net->direct, 1) < net->direct_most;
+	int32_t code;
+
+	if (direct)
+		code = short_exchange(ex);
+	atomic_fetch_sub(&net->direct, 1);
+	return direct ? code : long_exchange(ex);
+}
+
 static int32_t run(struct exchange *ex)
 {
 	enum cut due;
@@ -169,7 +184,7 @@ static int32_t run(struct exchange *ex)
 		ex->cut = due;
 		return outcome_of(ex, CURLE_OK);
 	}
-	return ex->request->flags & BERTH_HTTP_LONG ? long_exchange(ex) : short_exchange(ex);
+	return ex->request->flags & BERTH_HTTP_LONG ? run_long(ex) : short_exchange(ex);
 }
 
 int32_t net_exchange(struct net *net, const struct net_caller *caller, const struct berth_http_request *request,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The HTTP client of the host: one blocking exchange, for plugins (host->http) and for whatever else of the host talks HTTP.
- * Short exchanges run on pooled handles in the calling thread, long ones (BERTH_HTTP_LONG) on a few loop threads, where
- * each costs one descriptor. Every callback of the request runs on the calling thread, without a lock held. HTTP/1.1 only.
+ * Short exchanges run on pooled handles in the calling thread, and so do the first few long ones (BERTH_HTTP_LONG): no thread
+ * hands over to another. The others run on a few loop threads, where each costs one descriptor. Every callback of the request runs on the calling thread, without a lock held. HTTP/1.1 only.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -18,6 +18,7 @@ struct net_config {
 	unsigned loops;       /* threads for long exchanges; 0 = one per processor, at least 2, at most 4 */
 	uint64_t descriptors; /* the most it holds; 0 = what RLIMIT_NOFILE leaves beside `reserved` */
 	uint64_t reserved;
+	unsigned direct; /* long exchanges that run as short ones do while no more than these run; 0 = none */
 };
 
 /* No thread and no descriptor until the first exchange. */
@@ -61,7 +62,7 @@ struct net_usage {
 	uint64_t descriptors; /* reserved now, idle connections included */
 	uint64_t limit;
 	unsigned idle;        /* pooled handles */
-	unsigned long_running;
+	unsigned long_running; /* on the loops */
 };
 void net_usage(struct net *net, struct net_usage *ret);
 

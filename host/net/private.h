@@ -61,6 +61,8 @@ struct net {
 	uint64_t limit;
 	bool has_cainfo;       /* libcurl was built with the path of a file of certificates */
 	_Atomic uint64_t used; /* descriptors */
+	unsigned direct_most;
+	_Atomic unsigned direct; /* long exchanges on pooled handles */
 	struct pool_idle pool;
 	struct lock lock; /* LOCK_STREAM: starting loops */
 	struct loop *loops[NET_LOOPS_MAX];

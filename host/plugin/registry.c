@@ -13,6 +13,7 @@
 
 /* What plugins' HTTP leaves to the others beside clients' connections: store, spool files, loops, logs. */
 #define DESCRIPTORS_OTHER 256
+#define DIRECT 32 /* commands through HTTP that run without a loop; see net_config */
 
 struct plugin_set {
 	struct plugin_entry {
@@ -127,7 +128,8 @@ static int start_watch(struct registry *registry, struct err *err)
 int registry_open(const struct conf *conf, const char *probe, struct registry **ret, struct err *err)
 {
 	struct registry *registry = make_registry(conf);
-	struct net_config net = {.reserved = (uint64_t)conf->http_connections + DESCRIPTORS_OTHER};
+	struct net_config net = {.reserved = (uint64_t)conf->http_connections + DESCRIPTORS_OTHER,
+				 .direct = DIRECT};
 	int rc;
 
 	if (!registry)
