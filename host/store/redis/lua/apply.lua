@@ -169,8 +169,10 @@ end
 
 -- Redis 7 counts by itself. What it refuses (a stream that is not there, or is ahead of the clock) and older servers cost a look at
 -- the stream, whose answer holds two entries.
+local any_id
 local function append(stream, short, ...)
-	local id = not last[stream] and redis.pcall('XADD', stream, 'NOMKSTREAM', text(now()) .. '-*', ...)
+	any_id = any_id or text(now()) .. '-*'
+	local id = not last[stream] and redis.pcall('XADD', stream, 'NOMKSTREAM', any_id, ...)
 	if type(id) ~= 'string' then
 		id = next_id(stream, short)
 		redis.call('XADD', stream, id, ...)
