@@ -306,21 +306,22 @@ static int32_t put_command(struct buf *body, const struct berth_command *command
 
 /* Sends an execute request together with what is owed. */
 static int32_t send_with_owed(struct kube *k, struct berth_call *call, struct session *session,
-			      struct peer_request *request, struct kerr *err)
+			      const struct peer_request *asked, struct kerr *err)
 {
 	/* What was read for one request cannot be sent again. */
-	struct owed_command *list = request->source ? NULL : owed_take(k->owed, session);
-	int64_t count = put_forget(request->arguments, list), forgotten = -1;
+	struct owed_command *list = asked->source ? NULL : owed_take(k->owed, session);
+	int64_t count = put_forget(asked->arguments, list), forgotten = -1;
+	struct peer_request request = *asked;
 	bool touched;
 	int32_t rc;
 
-	request->ret_forgotten = &forgotten;
-	rc = peer_send(k, call, session, request, &touched, err);
+	request.ret_forgotten = &forgotten;
+	rc = peer_send(k, call, session, &request, &touched, err);
 	if (rc == BERTH_INVALID && list && forgotten < 0 && !strcmp(err->reason, "arguments")) {
 		/* An executor that does not know lists has come into its place: nothing was done. */
-		json_object_object_del(request->arguments, "forget");
+		json_object_object_del(request.arguments, "forget");
 		*err = (struct kerr){0};
-		rc = peer_send(k, call, session, request, &touched, err);
+		rc = peer_send(k, call, session, &request, &touched, err);
 	}
 	if (forgotten < 0) {
 		owed_again(k->owed, session, list);
