@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The HTTP client of the host: one blocking exchange, for plugins (host->http) and for whatever else of the host talks HTTP.
- * Short exchanges run on pooled handles in the calling thread, and so do the first few long ones (BERTH_HTTP_LONG): no thread
- * hands over to another. The others run on a few loop threads, where each costs one descriptor. Every callback of the request runs on the calling thread, without a lock held. HTTP/1.1 only.
+ * Short exchanges run on pooled handles in the calling thread, and so do the first few long ones (BERTH_HTTP_LONG): no
+ * thread hands over to another. The others run on a few loop threads, where each costs one descriptor. Every callback of
+ * the request runs on the calling thread, without a lock held. HTTP/1.1 only.
  */
 #ifndef NET_NET_H
 #define NET_NET_H

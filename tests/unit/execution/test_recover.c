@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a new process makes of what the former one left; garbage and corrupt rows; expiry and retention. */
+/* What a new process makes of what the former one left; garbage and corrupt rows; expiry. */
 #include "setup.h"
 
 #include <stdio.h>
@@ -700,125 +700,6 @@ static void a_full_queue_is_refused(void **state)
 	down(state);
 }
 
-static bool row_is_gone(void *arg)
-{
-	return !host_has_row(&host, STORE_EXECUTION, arg);
-}
-
-static void records_live_as_long_as_their_retention(void **state)
-{
-	struct execution_create in = host_request("t", "head -c 100000 /dev/zero; echo small >&2");
-	char id[IDENT_ID_MAX + 1], open[IDENT_ID_MAX + 1], again[IDENT_ID_MAX + 1], key[RECORD_OUTPUT_KEY_MAX];
-	bool replayed;
-	uint64_t size;
-
-	make(state);
-	host.conf.exec_retention_ms = 500;
-	host_up(&host);
-	host_start(&host, "t", "sleep 2; exit 8", open);
-	in.idempotency_key = "k";
-	assert_int_equal(host_create(&host, &in, id), 0);
-	host_finish(&host, id);
-	record_output_key(id, 2, key);
-	assert_true(host_has_row(&host, STORE_OBJECT, key));
-	host_wait(&host, row_is_gone, id);
-	assert_false(host_has_row(&host, STORE_OBJECT, key));
-	assert_false(host_has_row(&host, STORE_COMMAND, id));
-	assert_false(host_has_row(&host, STORE_EXECUTION_INDEX, id));
-	record_output_key(id, 1, key);
-	assert_int_equal(blob_size(host.blobs, key, &size, NULL), ERR_NOT_FOUND);
-	host_expect(&host, open, "status", "running"); /* older, but open */
-	assert_int_equal(execution_create(host.e, &in, again, &replayed, NULL), 0);
-	assert_false(replayed);
-	host_finish(&host, open);
-	host_expect(&host, open, "result.exit_code", "8");
-	down(state);
-}
-
-/* More of each than one round removes. */
-#define BACKLOG 4500
-#define BACKLOG_EVENTS 41000
-#define BACKLOG_STEP 500
-
-struct backlog {
-	const char *id; /* of the record that is copied */
-	unsigned at;
-	size_t rows; /* seen */
-};
-
-static int copy_record(struct txn *txn, const struct store_row *from, const char *id, unsigned number, struct err *err)
-{
-	char key[IDENT_ID_MAX + 1], *doc = arena_strndup(txn_arena(txn), from->doc, from->doc_len);
-	struct store_row row = *from;
-
-	/* Ids end in digits of base 32, of which 0 to 9 are some. */
-	snprintf(key, sizeof(key), "%.*s%06u", (int)strlen(id) - 6, id, number);
-	for (char *at = doc; at && (at = strstr(at, id));)
-		memcpy(at, key, strlen(key));
-	row.key = key;
-	row.doc = doc;
-	row.due_ms = 1;
-	return doc ? txn_put(txn, STORE_EXECUTION, &row, err) : ERR_NOMEM;
-}
-
-static int backlog_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct backlog *backlog = arg;
-	struct store_row row;
-	int rc = txn_get(txn, STORE_EXECUTION, backlog->id, &row, err);
-
-	for (unsigned i = 0; rc == 0 && backlog->at < BACKLOG && i < BACKLOG_STEP; i++)
-		rc = copy_record(txn, &row, backlog->id, backlog->at + i, err);
-	for (unsigned i = 0; rc == 0 && i < BACKLOG_STEP; i++)
-		rc = txn_append(txn, STREAM_EVENTS, backlog->id, "{}", 2, err);
-	return rc;
-}
-
-static bool count_row(const struct store_row *row, void *arg)
-{
-	(void)row;
-	((struct backlog *)arg)->rows++;
-	return true;
-}
-
-static int count_step(struct txn *txn, void *arg, struct err *err)
-{
-	struct backlog *backlog = arg;
-
-	backlog->rows = 0;
-	return txn_scan_due(txn, STORE_EXECUTION, INT64_MAX, SIZE_MAX, count_row, backlog, err);
-}
-
-static bool only_that_is_left(void *arg)
-{
-	struct backlog *backlog = arg;
-
-	return store_view(host.store, count_step, backlog, NULL) == 0 && backlog->rows == 1 &&
-	       host_stream(&host, STREAM_EVENTS) == 0;
-}
-
-/* One round at the start, and the next in an hour: what a round leaves over has to follow at once. */
-static void a_backlog_is_removed_round_after_round(void **state)
-{
-	struct backlog backlog = {0};
-	char id[IDENT_ID_MAX + 1];
-
-	make(state);
-	host.conf.gc_interval_ms = 3600000;
-	host_up(&host);
-	run("t", "true", id);
-	backlog.id = id;
-	for (; backlog.at < BACKLOG_EVENTS; backlog.at += BACKLOG_STEP)
-		assert_int_equal(store_update(host.store, backlog_step, &backlog, NULL), 0);
-	assert_int_equal(store_view(host.store, count_step, &backlog, NULL), 0);
-	assert_int_equal(backlog.rows, BACKLOG + 1);
-	host_down(&host, 0);
-	host.conf.exec_retention_ms = 1;
-	host_up(&host);
-	host_wait(&host, only_that_is_left, &backlog);
-	down(state);
-}
-
 /* An object store that is away for a moment, and a store step that fails, only delay the end. */
 static void outputs_of_a_crashed_host_are_not_half_there(void **state)
 {
@@ -864,8 +745,6 @@ int main(void)
 		cmocka_unit_test(the_queue_has_a_deadline),
 		cmocka_unit_test(capacity_is_waited_for_and_then_told),
 		cmocka_unit_test(a_full_queue_is_refused),
-		cmocka_unit_test(records_live_as_long_as_their_retention),
-		cmocka_unit_test(a_backlog_is_removed_round_after_round),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
