@@ -94,7 +94,10 @@ struct conn {
 	unsigned privates; /* statements handed out beside the cached ones */
 };
 
-/* A caller of store_update; lives on its stack until done is set. */
+/* A caller sleeps only when the state says so, and only then a wake costs a system call. */
+enum job_state { JOB_OPEN, JOB_AWAITED, JOB_DONE };
+
+/* A caller of store_update; lives on its stack until it is done. */
 struct job {
 	struct job *next;
 	store_step step;
@@ -102,7 +105,7 @@ struct job {
 	bool mark; /* write the clock mark even when nothing else is written: the probe of store_healthy */
 	int rc;
 	struct err err;
-	atomic_uint done;
+	atomic_uint state; /* enum job_state */
 };
 
 struct sqlite_store {
@@ -114,14 +117,16 @@ struct sqlite_store {
 	struct lock lock; /* the queue, pausing, checkpoint requests, health */
 	struct cond wake_writer, wake_pauser, wake_checkpoint;
 	struct job *queue, **queue_end;
+	bool writing; /* a thread has the writer's role */
 	bool writer_waits, stopping;
-	bool pause, paused;
+	bool pause;
 	bool checkpoint_asked, checkpoint_stop;
 	struct err trouble; /* of the last group; code 0 = none */
 
-	/* The writer thread's own. */
 	pthread_t writer;
 	bool writer_runs;
+
+	/* Of whoever has the writer's role. */
 	struct conn *writer_conn;
 	struct job *ready; /* taken from the queue, not yet run */
 	struct store_clock mark;
@@ -202,7 +207,14 @@ int read_next(struct txn *txn, uint64_t *ret, struct err *err);
 /* apply.c: writes what a step left in its txn. */
 int apply_txn(struct conn *conn, const struct txn *txn, struct err *err);
 
+/* group.c: for whoever has the writer's role. */
+int group_init(struct sqlite_store *store, struct err *err);
+void group_run(struct sqlite_store *store); /* as many of the queued steps as one transaction takes */
+void group_judge_clock(struct sqlite_store *store); /* stores a jump of the wall clock */
+void group_last_mark(struct sqlite_store *store);
+
 /* writer.c */
+void job_wake(struct job *job); /* the last touch of it */
 int writer_update(struct store *store, store_step step, void *arg, struct err *err);
 bool writer_healthy(struct store *store, struct err *err);
 int writer_start(struct sqlite_store *store, struct err *err);
