@@ -10,7 +10,7 @@
 #include "core/limits.h"
 #include "store/redis/redis.h"
 
-#define BUCKETS 4096
+#define BUCKETS 32768 /* as many as 16 MiB hold rows of half a KiB: a chain is a miss of the processor's cache for each row */
 #define ROW_MOST (64 * LIMIT_KIB) /* bigger ones are read once, if ever */
 
 struct slot {

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -87,7 +88,7 @@ func frame(kind byte, payload string) string {
 	return string([]byte{kind, 0, 0, 0}) + string(binary.BigEndian.AppendUint32(nil, uint32(len(payload)))) + payload
 }
 
-const done = `{"code":"ok","reason":"","retryable":false,"retry_after_ms":0,"text":"","now_ms":%d}`
+const done = `{"code":"ok","reason":"","retryable":false,"retry_after_ms":0,"text":"","now_ms":%d%s}`
 
 const ending = `{"kind":"exit","exit_code":0,"signal":0,"survivors":0,"quiescent":"yes","duration_ms":1,"stdout_dropped":0,` +
 	`"stderr_dropped":0,"reason":""}`
@@ -97,13 +98,31 @@ func (e *executor) health(now int64, pinned bool) string {
 		`"pinned":%t,"ready":true,"reason":"","operations":0}`, e.uid, e.instance, e.instance, now, pinned)
 }
 
+// forgotten is what a result says of the commands that the request's first frame names to be forgotten beside its own: all are.
+func forgotten(body []byte) string {
+	var arguments struct {
+		Forget []json.RawMessage `json:"forget"`
+	}
+	if len(body) < 8 || int(binary.BigEndian.Uint32(body[4:])) > len(body)-8 {
+		return ""
+	}
+	if json.Unmarshal(body[8:8+binary.BigEndian.Uint32(body[4:])], &arguments) != nil {
+		return ""
+	}
+	return fmt.Sprintf(`,"forgotten":%d`, len(arguments.Forget))
+}
+
 func (e *executor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	io.Copy(io.Discard, r.Body)
+	asked, _ := io.ReadAll(r.Body)
 	header, now := w.Header(), time.Now().UnixMilli()
 	header.Set("Berth-Executor", "1")
 	header.Set("Berth-Pod-Uid", e.uid)
 	header.Set("Berth-Instance", e.instance)
-	kind, body := "application/vnd.berth.frames", frame('R', fmt.Sprintf(done, now))
+	beside := ""
+	if r.URL.Path == "/v1/execute" || r.URL.Path == "/v1/forget" {
+		beside = forgotten(asked)
+	}
+	kind, body := "application/vnd.berth.frames", frame('R', fmt.Sprintf(done, now, beside))
 	if r.URL.Path == "/v1/health" {
 		kind, body = "application/json", e.health(now, false)
 	} else {
