@@ -2,6 +2,7 @@
 """Claims of warm pods: what one costs in requests, how many a host does per second on an API server that is faster than it needs
 (tests/peers/kube_fast), and how long one takes on a real one (claim_real.py)."""
 
+import datetime
 import http.client
 import json
 import os
@@ -108,16 +109,21 @@ def ready_in_pool(berth):
 class Claims:
     """Claims that the daemon reports from here on."""
 
-    LINE = re.compile(r'msg="a session is live".* how=(\w+) ms=(\d+)')
+    LINE = re.compile(r'ts=(\S+) .*msg="a session is live".* how=(\w+) ms=(\d+)')
 
     def __init__(self, berth):
-        self.berth, self.start = berth, len(berth.log())
+        self.berth, self.start, self.begin = berth, len(berth.log()), time.time()
 
     def found(self):
-        return [(how, int(ms)) for how, ms in self.LINE.findall(self.berth.log()[self.start:])]
+        return [(at, int(ms)) for at, how, ms in self.LINE.findall(self.berth.log()[self.start:]) if how == "warm"]
 
     def milliseconds(self):
-        return [ms for how, ms in self.found() if how == "warm"]
+        return [ms for _, ms in self.found()]
+
+    def seconds(self):
+        """From here on until the last of them was live."""
+        last = max(at for at, _ in self.found())
+        return datetime.datetime.fromisoformat(last.replace("Z", "+00:00")).timestamp() - self.begin
 
 
 def first_command(connection, task):
