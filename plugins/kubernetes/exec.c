@@ -17,9 +17,14 @@
 
 /* ---- replies ---- */
 
-/* What a command's stream has brought so far. */
+/* A command that is run or followed, and what its stream has brought so far. */
 struct stream {
+	struct kube *k;
 	struct berth_call *call;
+	struct session *session;
+	const char *id;
+	uint32_t attempt;
+	bool unmet;	    /* its stop found no command */
 	uint64_t offset[3]; /* by BERTH_STREAM_*: where the next byte belongs */
 	bool ended;
 	struct berth_ending ending;
@@ -120,10 +125,65 @@ static int32_t take_ending(struct stream *s, const struct frame *frame, struct k
 	return known ? BERTH_OK : kerr_set(err, BERTH_UNKNOWN, "bad_reply", "the executor's ending is none");
 }
 
+/* ---- requests ---- */
+
+static struct json_object *arguments_of(const char *execution_id, uint32_t attempt)
+{
+	struct json_object *arguments = json_object_new_object();
+
+	json_object_object_add(arguments, "execution_id", json_object_new_string(execution_id));
+	json_object_object_add(arguments, "attempt", json_object_new_int64(attempt));
+	return arguments;
+}
+
+static int32_t signal_once(struct kube *k, struct berth_call *call, struct session *session, const char *id,
+			   uint32_t attempt, const char *word, struct kerr *err)
+{
+	struct json_object *arguments = arguments_of(id, attempt);
+	const struct peer_request request = {
+		.path = "/v1/signal", .execution_id = id, .attempt = attempt, .arguments = arguments};
+	bool touched;
+	int32_t rc;
+
+	json_object_object_add(arguments, "signal", json_object_new_string(word));
+	rc = peer_send(k, call, session, &request, &touched, err);
+	json_object_put(arguments);
+	return rc;
+}
+
+/* The command may run, whatever was said to the signal or the reattach: a refusal of those is none of the command, but
+ * as the answer of execute the host would take it for one. */
+static int32_t not_stopped(int32_t rc, struct kerr *err)
+{
+	const struct kerr why = *err;
+
+	if (rc == BERTH_OK || rc == BERTH_CANCELLED || rc == BERTH_TIMEOUT || rc == BERTH_SESSION_LOST)
+		return rc;
+	return kerr_set(err, BERTH_UNKNOWN, "stop", "the command may run on, its stop failed: %.500s", why.text);
+}
+
+/* A stop that was asked for between the start's last look and its first mark met nothing, and the command runs all the
+ * same: now it can be met. What ended meanwhile cannot, and says so itself. */
+static int32_t stop_met(struct stream *s, struct kerr *err)
+{
+	struct kerr why = {0};
+	int32_t rc;
+
+	s->unmet = false;
+	rc = signal_once(s->k, s->call, s->session, s->id, s->attempt, "TERM", &why);
+	if (!rc || rc == BERTH_NOT_FOUND)
+		return BERTH_OK;
+	*err = why;
+	return not_stopped(rc, err);
+}
+
 static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err)
 {
 	struct stream *s = arg;
+	int32_t rc = s->unmet && frame->type != 'X' ? stop_met(s, err) : BERTH_OK;
 
+	if (rc)
+		return rc;
 	switch (frame->type) {
 	case 'O':
 		return take_output(s, BERTH_STREAM_STDOUT, frame, err);
@@ -138,17 +198,6 @@ static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err
 		 * a sign of life the host believes no refusal. No handle is needed to find it again. */
 		return BERTH_OK;
 	}
-}
-
-/* ---- requests ---- */
-
-static struct json_object *arguments_of(const char *execution_id, uint32_t attempt)
-{
-	struct json_object *arguments = json_object_new_object();
-
-	json_object_object_add(arguments, "execution_id", json_object_new_string(execution_id));
-	json_object_object_add(arguments, "attempt", json_object_new_int64(attempt));
-	return arguments;
 }
 
 static struct json_object *number(uint64_t value)
@@ -179,7 +228,7 @@ static int32_t emit_oom(struct stream *s)
 }
 
 /* After a stream's request came back with rc. */
-static int32_t conclude(struct kube *k, struct stream *s, struct session *session, int32_t rc, struct kerr *err)
+static int32_t conclude(struct stream *s, int32_t rc, struct kerr *err)
 {
 	if (rc == BERTH_OK && s->ended)
 		return emit(s);
@@ -188,19 +237,18 @@ static int32_t conclude(struct kube *k, struct stream *s, struct session *sessio
 	/* The command goes on; whoever asks again will hear of it. */
 	if (rc == BERTH_UNKNOWN && text_boot_ns() >= kube_deadline_ns(s->call))
 		return kerr_set(err, BERTH_TIMEOUT, "deadline", "the call's deadline passed while the command ran");
-	rc = fate_after(k, s->call, session, rc, err);
+	rc = fate_after(s->k, s->call, s->session, rc, err);
 	if (rc == BERTH_SESSION_LOST && !strcmp(err->reason, "oom"))
 		return emit_oom(s);
 	return rc;
 }
 
-static int32_t follow(struct kube *k, struct stream *s, struct session *session, const char *id, uint32_t attempt,
-		      struct kerr *err)
+static int32_t follow(struct stream *s, struct kerr *err)
 {
-	struct json_object *arguments = arguments_of(id, attempt);
+	struct json_object *arguments = arguments_of(s->id, s->attempt);
 	const struct peer_request request = {.path = "/v1/reattach",
-					     .execution_id = id,
-					     .attempt = attempt,
+					     .execution_id = s->id,
+					     .attempt = s->attempt,
 					     .arguments = arguments,
 					     .frame = take_frame,
 					     .arg = s,
@@ -210,37 +258,21 @@ static int32_t follow(struct kube *k, struct stream *s, struct session *session,
 
 	json_object_object_add(arguments, "stdout_offset", number(s->offset[BERTH_STREAM_STDOUT]));
 	json_object_object_add(arguments, "stderr_offset", number(s->offset[BERTH_STREAM_STDERR]));
-	rc = peer_send(k, s->call, session, &request, &touched, err);
-	json_object_put(arguments);
-	return rc;
-}
-
-static int32_t signal_once(struct kube *k, struct berth_call *call, struct session *session, const char *id,
-			   uint32_t attempt, const char *word, struct kerr *err)
-{
-	struct json_object *arguments = arguments_of(id, attempt);
-	const struct peer_request request = {
-		.path = "/v1/signal", .execution_id = id, .attempt = attempt, .arguments = arguments};
-	bool touched;
-	int32_t rc;
-
-	json_object_object_add(arguments, "signal", json_object_new_string(word));
-	rc = peer_send(k, call, session, &request, &touched, err);
+	rc = peer_send(s->k, s->call, s->session, &request, &touched, err);
 	json_object_put(arguments);
 	return rc;
 }
 
 /* The call is to be stopped: the tree is ended through a second connection, and the command followed to its ending. */
-static int32_t stop(struct kube *k, struct stream *s, struct session *session, const char *id, uint32_t attempt,
-		    struct kerr *err)
+static int32_t stop(struct stream *s, struct kerr *err)
 {
-	int32_t rc = signal_once(k, s->call, session, id, attempt, "TERM", err);
+	int32_t rc = signal_once(s->k, s->call, s->session, s->id, s->attempt, "TERM", err);
 
-	if (rc && rc != BERTH_NOT_FOUND)
-		return rc == BERTH_CANCELLED ? rc : fate_after(k, s->call, session, rc, err);
-	rc = follow(k, s, session, id, attempt, err);
+	s->unmet = rc == BERTH_NOT_FOUND;
+	if (!rc || s->unmet)
+		rc = follow(s, err);
 	if (rc != BERTH_NOT_STARTED)
-		return rc;
+		return not_stopped(rc, err);
 	/* It never began, and cannot any more. */
 	s->ended = true;
 	s->ending = (struct berth_ending){
@@ -248,12 +280,19 @@ static int32_t stop(struct kube *k, struct stream *s, struct session *session, c
 	return BERTH_OK;
 }
 
-static int32_t stop_if_told(struct kube *k, struct stream *s, struct session *session, const char *id, uint32_t attempt,
-			    int32_t rc, struct kerr *err)
+static int32_t stop_if_told(struct stream *s, int32_t rc, struct kerr *err)
 {
 	if (rc != BERTH_CANCELLED || kube_host->cancel_state(s->call) != BERTH_CANCEL_STOP)
 		return rc;
-	return stop(k, s, session, id, attempt, err);
+	return stop(s, err);
+}
+
+/* Cancelled before a byte of it went out: there is nothing to stop, nor to ask for. */
+static int32_t unsent(struct berth_call *call, struct kerr *err)
+{
+	if (kube_host->cancel_state(call) != BERTH_CANCEL_STOP)
+		return BERTH_CANCELLED;
+	return kerr_set(err, BERTH_UNAVAILABLE, "not_sent", "cancelled before the command was sent");
 }
 
 static struct json_object *execute_arguments(const struct kube *k, const char *id, const struct berth_command *command)
@@ -306,22 +345,21 @@ static int32_t put_command(struct buf *body, const struct berth_command *command
 
 /* Sends an execute request together with what is owed. */
 static int32_t send_with_owed(struct kube *k, struct berth_call *call, struct session *session,
-			      const struct peer_request *asked, struct kerr *err)
+			      const struct peer_request *asked, bool *ret_touched, struct kerr *err)
 {
 	/* What was read for one request cannot be sent again. */
 	struct owed_command *list = asked->source ? NULL : owed_take(k->owed, session);
 	int64_t count = put_forget(asked->arguments, list), forgotten = -1;
 	struct peer_request request = *asked;
-	bool touched;
 	int32_t rc;
 
 	request.ret_forgotten = &forgotten;
-	rc = peer_send(k, call, session, &request, &touched, err);
+	rc = peer_send(k, call, session, &request, ret_touched, err);
 	if (rc == BERTH_INVALID && list && forgotten < 0 && !strcmp(err->reason, "arguments")) {
 		/* An executor that does not know lists has come into its place: nothing was done. */
 		json_object_object_del(request.arguments, "forget");
 		*err = (struct kerr){0};
-		rc = peer_send(k, call, session, &request, &touched, err);
+		rc = peer_send(k, call, session, &request, ret_touched, err);
 	}
 	if (forgotten < 0) {
 		owed_again(k->owed, session, list);
@@ -349,18 +387,21 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 				       .frame = take_frame,
 				       .arg = s,
 				       .waiting = true};
+	bool touched = false;
 	int32_t rc = s ? put_command(&body, command, err) : kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 
 	if (!rc)
 		rc = fate_before(k, call, session, err);
 	if (rc)
 		goto out;
-	s->call = call;
+	*s = (struct stream){.k = k, .call = call, .session = session, .id = id, .attempt = command->attempt};
 	if (command->has_stdin)
 		request.source = read_stdin;
-	rc = send_with_owed(k, call, session, &request, err);
-	rc = stop_if_told(k, s, session, id, command->attempt, rc, err);
-	rc = conclude(k, s, session, rc, err);
+	rc = send_with_owed(k, call, session, &request, &touched, err);
+	if (rc == BERTH_CANCELLED && !touched)
+		rc = unsent(call, err);
+	rc = stop_if_told(s, rc, err);
+	rc = conclude(s, rc, err);
 out:
 	json_object_put(arguments);
 	buf_wipe(&body);
@@ -389,14 +430,14 @@ int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *ses
 
 	if (!s)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
-	s->call = call;
+	*s = (struct stream){.k = k, .call = call, .session = session, .id = id, .attempt = resume->attempt};
 	s->offset[BERTH_STREAM_STDOUT] = resume->stdout_offset;
 	s->offset[BERTH_STREAM_STDERR] = resume->stderr_offset;
 	rc = pay(k, call, session, id, err);
 	if (!rc)
-		rc = follow(k, s, session, id, resume->attempt, err);
-	rc = stop_if_told(k, s, session, id, resume->attempt, rc, err);
-	rc = conclude(k, s, session, rc, err);
+		rc = follow(s, err);
+	rc = stop_if_told(s, rc, err);
+	rc = conclude(s, rc, err);
 	free(s);
 	return rc;
 }

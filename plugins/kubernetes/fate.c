@@ -60,11 +60,17 @@ int32_t fate_before(struct kube *k, struct berth_call *call, const struct sessio
 	return why.code;
 }
 
+/* Also for a call that was told to stop: whether there is anything left to stop is what it needs to know. */
+static bool has_time(struct berth_call *call)
+{
+	return kube_host->cancel_state(call) != BERTH_CANCEL_DETACH && text_boot_ns() < kube_deadline_ns(call);
+}
+
 int32_t fate_after(struct kube *k, struct berth_call *call, const struct session *session, int32_t rc, struct kerr *err)
 {
 	struct kerr why;
 
-	if ((rc != BERTH_UNAVAILABLE && rc != BERTH_UNKNOWN && rc != BERTH_NOT_FOUND) || kube_stopped(call, &why))
+	if ((rc != BERTH_UNAVAILABLE && rc != BERTH_UNKNOWN && rc != BERTH_NOT_FOUND) || !has_time(call))
 		return rc;
 	/* NOT_FOUND of the executor's own is about a file or a command. */
 	if (rc == BERTH_NOT_FOUND && strcmp(err->reason, "not_found"))

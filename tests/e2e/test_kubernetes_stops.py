@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stops of commands in pods, and the end of a pod, where something stands between the plugin and the executor."""
+
+import os
+
+from harness import equal, settled, wait_for
+from test_kubernetes import clustered, count, task_pod
+
+# Says nothing, so that only the plugin knows that it may run; TERM alone does not end it.
+SILENT = "trap '' TERM; echo $$ > begun; while :; do sleep 0.05; done"
+
+
+def begin(kube, b, script=SILENT, timeout=60):
+    """A command in the task's pod that has begun: its record and its process."""
+    uid = task_pod(kube, "t")["metadata"]["uid"]
+    file = kube.node.dir / uid / "work" / "begun"
+    file.unlink(missing_ok=True)
+    record = b.create("t", script, timeout_seconds=timeout).expect(202).json
+    wait_for(lambda: file.exists() and file.read_text().endswith("\n"), 30, "the command to begin")
+    return record, int(file.read_text())
+
+
+def cancel(b, record):
+    b.request("DELETE", f"/sandbox/executions/{record['id']}").expect(200, 202)
+    return b.finish(record["id"])
+
+
+def stops_in_spite_of(kube, b, path, **fault):
+    record, process = begin(kube, b)
+    (rule,) = kube.faults(dict(method="POST", path=f":8080/proxy/v1/{path}", **fault))
+    record = cancel(b, record)
+    equal((record["status"], os.path.exists(f"/proc/{process}")), ("cancelled", False), f"{path} {fault}: {record}")
+    equal(rule.hits, rule.times, f"{path} {fault}")
+
+
+REFUSALS = (dict(status=429), dict(status=403), dict(status=401, times=2), dict(status=503), dict(status=404), dict(act="cut"))
+
+
+@clustered
+def test_a_stop_that_is_refused_on_its_way(make, kube):
+    """What the API server says to the signal is none of the command, which is not over before it is."""
+    b = make(reach="proxy").start()
+    b.sh("t", "true")
+    for fault in REFUSALS:
+        stops_in_spite_of(kube, b, "signal", **fault)
+    settled(b)
+
+
+@clustered
+def test_a_look_after_the_stop_that_is_refused_on_its_way(make, kube):
+    b = make(reach="proxy").start()
+    b.sh("t", "true")
+    for fault in REFUSALS:
+        stops_in_spite_of(kube, b, "reattach", **fault)
+    settled(b)
+
+
+@clustered
+def test_a_stop_that_came_before_the_command_could_be_met(make, kube):
+    """The executor has no command yet when the signal comes, and launches it then."""
+    b = make(reach="proxy").start()
+    b.sh("t", "true")
+    uid = task_pod(kube, "t")["metadata"]["uid"]
+    none = {"code": "not_found", "reason": "not_running", "retryable": False, "retry_after_ms": 0, "text": "the command does not run"}
+    stops_in_spite_of(kube, b, "signal", status=404, body=none, headers=[("Berth-Executor", "1"), ("Berth-Pod-Uid", uid)])
+    equal(count(kube, "POST", "/v1/signal"), 2, "signals")
+    settled(b)
