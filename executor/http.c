@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns a connection's bytes. One thread at a time: the one that took the connection from the queue of ready ones.
- * Sockets never block; waiting is bounded by HTTP_STALL_MS. Must never hand on a byte that the parser has not judged,
+ * Sockets never block; waiting is bounded by HTTP_STALL_MS, and nobody waits for a peer without a token. Must never hand on a byte that the parser has not judged,
  * nor begin with a next request before it is asked to.
  */
 #include "http.h"
@@ -71,7 +71,7 @@ static ssize_t receive(struct http_conn *conn)
 	return n;
 }
 
-static bool head_there(const struct http_conn *conn)
+bool http_head_there(const struct http_conn *conn)
 {
 	return memmem(conn->buf + conn->pos, conn->len - conn->pos, "\r\n\r\n", 4) != NULL;
 }
@@ -89,7 +89,7 @@ int http_conn_fill(struct http_conn *conn)
 {
 	ssize_t n;
 
-	if (head_there(conn))
+	if (http_head_there(conn))
 		return 1;
 	compact(conn);
 	n = receive(conn);
@@ -97,7 +97,7 @@ int http_conn_fill(struct http_conn *conn)
 		return 0;
 	if (n < 0)
 		return (int)n;
-	if (head_there(conn))
+	if (http_head_there(conn))
 		return 1;
 	return conn->len == sizeof(conn->buf) ? -EMSGSIZE : 0;
 }
@@ -327,7 +327,7 @@ int http_send(struct http_conn *conn, struct iovec *iov, int count)
 
 		if (n >= 0)
 			count = skip(&iov, count, (size_t)n);
-		else if (errno == EAGAIN || errno == EWOULDBLOCK)
+		else if ((errno == EAGAIN || errno == EWOULDBLOCK) && conn->patient)
 			conn->failed = wait_for(conn, POLLOUT, HTTP_STALL_MS) < 0;
 		else
 			conn->failed = errno != EINTR;

@@ -31,7 +31,8 @@ struct http_conn {
 	size_t pos; /* buf[pos, len) has not been parsed */
 	size_t len;
 	bool failed; /* nothing more can be sent or read */
-	bool patient; /* the peer may take its time with what is not wanted any more */
+	bool patient; /* the request's token was accepted: its peer is waited for */
+	bool trusted; /* any request's was */
 	/* Of the request in work. */
 	http_parser parser;
 	bool ended;	   /* the request was parsed to its end */
@@ -48,6 +49,9 @@ void http_conn_fini(struct http_conn *conn);
  * errno: the peer is gone. */
 int http_conn_fill(struct http_conn *conn);
 
+/* Whether the buffer holds a whole head. */
+bool http_head_there(const struct http_conn *conn);
+
 /* Parses the head in the buffer. 0, or the status to answer, after which the connection must be closed. */
 unsigned http_head_parse(struct http_conn *conn, struct http_request *ret_request);
 
@@ -58,7 +62,7 @@ ssize_t http_body_read(struct http_conn *conn, void *buf, size_t cap);
  */
 int http_body_drain(struct http_conn *conn);
 
-/* Sends all of it, or fails the connection. iov is used up. */
+/* Sends all of it, or fails the connection: also when a peer without a token does not read. iov is used up. */
 int http_send(struct http_conn *conn, struct iovec *iov, int count);
 
 /* Whether the peer closed its side or broke the rule of one request at a time. */

@@ -244,7 +244,7 @@ static int32_t judge_and_run(struct berth_call *call, const struct ops_route *ro
 
 	if (rc)
 		return rc;
-	call->conn->patient = true;
+	call->conn->patient = call->conn->trusted = true;
 	tell_identity(call);
 	rc = check_identity(call, route);
 	if (rc)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns connections and threads. All workers wait on one epoll set; who gets a connection serves its request to the end
- * and puts it back. A worker is always left waiting, so that health and signals get through while commands run, also
- * when no new thread can be had. The main thread only sweeps. Must never touch a connection that it has not taken.
+ * Owns connections and threads. All workers wait on one epoll set; who gets a connection serves one request to its end
+ * and puts it back, behind the others. A worker is always left waiting, so that health and signals get through while
+ * commands run, also when no new thread can be had. The main thread only sweeps. Must never touch a connection that it
+ * has not taken, nor wait for a peer that showed no token.
  */
 #include "server.h"
 
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "../sdk/lib/supervised_files.h"
+#include "inside.h"
 #include "request.h"
 
 #define CONNS_MAX 512u
@@ -32,6 +34,7 @@
 struct slot {
 	struct http_conn *conn; /* NULL = free */
 	uint32_t generation;
+	uint64_t since; /* the number of its connection */
 	bool waiting; /* in the epoll set, taken by nobody */
 	bool begun;   /* a part of a head is there */
 	bool inside;  /* the peer is in this sandbox */
@@ -48,22 +51,23 @@ struct server {
 	struct slot slots[CONNS_MAX];
 	size_t conns_max;
 	size_t inside; /* of them, from inside */
+	uint64_t accepted;
 	bool paused; /* the listener is not in the set: no descriptor was left */
 	unsigned threads;
 	unsigned idle;
 	unsigned threads_max;
 };
 
-static void arm(struct server *server, int fd, uint64_t data, int how)
+static void arm(struct server *server, int fd, uint64_t data, uint32_t what, int how)
 {
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT, .data.u64 = data};
+	struct epoll_event event = {.events = what | EPOLLRDHUP | EPOLLONESHOT, .data.u64 = data};
 
 	(void)epoll_ctl(server->epoll, how, fd, &event);
 }
 
 static void rearm_listener_locked(struct server *server)
 {
-	arm(server, server->listener, LISTENER, EPOLL_CTL_MOD);
+	arm(server, server->listener, LISTENER, EPOLLIN, EPOLL_CTL_MOD);
 	server->paused = false;
 }
 
@@ -77,6 +81,8 @@ static void put_back(struct server *server, struct slot *slot, bool fresh)
 {
 	struct http_conn *conn = slot->conn;
 	bool begun = conn->pos < conn->len;
+	/* What is there already is no event any more; that an answer to it could be sent is one. */
+	uint32_t what = http_head_there(conn) ? EPOLLOUT : EPOLLIN;
 	int fd = conn->fd;
 	uint64_t key;
 
@@ -86,7 +92,7 @@ static void put_back(struct server *server, struct slot *slot, bool fresh)
 	slot->begun = begun;
 	slot->waiting = true;
 	key = key_of(server, slot);
-	arm(server, fd, key, fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
+	arm(server, fd, key, what, fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD);
 	pthread_mutex_unlock(&server->lock);
 }
 
@@ -160,10 +166,10 @@ static void serve(struct server *server, struct slot *slot)
 	struct http_conn *conn = slot->conn;
 	int rc = http_conn_fill(conn);
 
-	while (rc == 1 && request_serve(server->executor, conn, &room)) {
-		rc = http_conn_fill(conn);
-		if (rc == 0)
-			break;
+	/* One a turn: requests in a row do not keep this thread from what others ask. */
+	if (rc == 1) {
+		slot->begun = false;
+		rc = request_serve(server->executor, conn, &room) ? 0 : -ECONNRESET;
 	}
 	if (rc == -EMSGSIZE)
 		request_refuse_head(server->executor, conn);
@@ -171,27 +177,6 @@ static void serve(struct server *server, struct slot *slot)
 		put_back(server, slot, false);
 	else
 		drop(server, slot);
-}
-
-static const void *host_of(const struct sockaddr_storage *address, size_t *ret_len)
-{
-	*ret_len = address->ss_family == AF_INET6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
-	if (address->ss_family == AF_INET6)
-		return &((const struct sockaddr_in6 *)address)->sin6_addr;
-	return &((const struct sockaddr_in *)address)->sin_addr;
-}
-
-/* Both ends have one address: commands of this sandbox, or somebody behind a forwarded port. */
-static bool from_inside(int fd, const struct sockaddr_storage *peer)
-{
-	struct sockaddr_storage own;
-	socklen_t len = sizeof(own);
-	size_t size;
-	const void *host = host_of(peer, &size);
-
-	if (getsockname(fd, (struct sockaddr *)&own, &len) < 0 || own.ss_family != peer->ss_family)
-		return false;
-	return memcmp(host, host_of(&own, &size), size) == 0;
 }
 
 static struct slot *free_slot(struct server *server, bool inside)
@@ -205,23 +190,56 @@ static struct slot *free_slot(struct server *server, bool inside)
 	return NULL;
 }
 
-static struct slot *slot_for(struct server *server, int fd, bool inside)
+/* Takes the one that has been here longest of those that wait and never showed a token, for its place. Who has one asks
+ * at once, and needs its place only for so long. */
+static struct slot *take_oldest(struct server *server, bool inside)
 {
-	struct http_conn *conn = malloc(sizeof(*conn));
+	struct slot *oldest = NULL;
+
+	pthread_mutex_lock(&server->lock);
+	for (size_t i = 0; i < server->conns_max; i++) {
+		struct slot *slot = &server->slots[i];
+
+		if (slot->waiting && !slot->conn->trusted && slot->inside >= inside &&
+		    (!oldest || slot->since < oldest->since))
+			oldest = slot;
+	}
+	if (oldest)
+		oldest->waiting = false;
+	pthread_mutex_unlock(&server->lock);
+	return oldest;
+}
+
+static struct slot *fill_slot(struct server *server, struct http_conn *conn, bool inside)
+{
 	struct slot *slot;
 
-	if (!conn)
-		return NULL;
-	http_conn_init(conn, fd);
 	pthread_mutex_lock(&server->lock);
 	slot = free_slot(server, inside);
 	if (slot) {
 		slot->conn = conn;
+		slot->since = ++server->accepted;
 		slot->begun = slot->waiting = false;
 		slot->inside = inside;
 		server->inside += inside;
 	}
 	pthread_mutex_unlock(&server->lock);
+	return slot;
+}
+
+static struct slot *slot_for(struct server *server, int fd, bool inside)
+{
+	struct http_conn *conn = malloc(sizeof(*conn));
+	struct slot *slot, *oldest;
+
+	if (!conn)
+		return NULL;
+	http_conn_init(conn, fd);
+	slot = fill_slot(server, conn, inside);
+	if (!slot && (oldest = take_oldest(server, inside))) {
+		drop(server, oldest);
+		slot = fill_slot(server, conn, inside);
+	}
 	if (!slot)
 		free(conn);
 	return slot;
@@ -253,7 +271,7 @@ static void accept_some(struct server *server)
 			break;
 		}
 		prepare(fd);
-		slot = slot_for(server, fd, from_inside(fd, &peer));
+		slot = slot_for(server, fd, inside_has(&peer));
 		if (slot)
 			put_back(server, slot, true);
 		else
@@ -419,7 +437,7 @@ int server_start(struct executor *executor, struct server **ret_server, char *te
 			 server->listener < 0 ? strerror(-server->listener) : "no descriptor left");
 		return -1;
 	}
-	arm(server, server->listener, LISTENER, EPOLL_CTL_ADD);
+	arm(server, server->listener, LISTENER, EPOLLIN, EPOLL_CTL_ADD);
 	pthread_mutex_lock(&server->lock);
 	while (ok && server->threads < THREADS_KEPT && server->threads < server->threads_max)
 		ok = spawn_locked(server);

@@ -138,8 +138,8 @@ class Reply:
 
 
 class Connection:
-    def __init__(self, port, limit=60):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=limit * PATIENCE)
+    def __init__(self, port, limit=60, sock=None):
+        self.sock = sock or socket.create_connection(("127.0.0.1", port), timeout=limit * PATIENCE)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buf = b""
 
@@ -301,8 +301,11 @@ class Executor:
         text = self.errors.read_text(errors="replace") if self.errors.exists() else ""
         return text[text.find(SANITIZER.search(text)[0]):][:6000] if SANITIZER.search(text) else ""
 
+    def link(self):
+        return Connection(self.port)
+
     def health(self, raw=False):
-        conn = Connection(self.port)
+        conn = self.link()
         conn.send(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
         reply = conn.reply()
         conn.close()
@@ -313,7 +316,7 @@ class Executor:
 
     def ask(self, path, args=None, frames=(), conn=None, **change):
         own = conn is None
-        conn = conn or Connection(self.port)
+        conn = conn or self.link()
         try:
             request = self.request(path, args, frames, **change)
             conn.send(request.raw())
@@ -350,7 +353,7 @@ class Executor:
 
     def begin(self, script, execution, attempt=1, **more):
         """Starts a command and returns its connection, once it is known to run."""
-        conn = Connection(self.port)
+        conn = self.link()
         args = self.execute_args(execution, attempt, **more)
         conn.send(self.request("/v1/execute", args, self.execute_frames(script)).raw())
         status, headers = conn.head()

@@ -205,30 +205,6 @@ def test_many_connections(make):
     wait_for(lambda: served(x), "no answer after a flood of connections")
 
 
-def test_flood_from_inside(make):
-    """Whatever connects from the sandbox's own address gets half of the connections at most, and no thread for half a request."""
-    x = make()
-    inside = [Connection(x.port) for _ in range(560)]
-    for conn in inside[:40]:
-        try:
-            conn.send(b"POST /v1/execute HTTP/1.1\r\nContent-Length: 1000\r\nBerth-Token: x.y\r\n\r\nhalf")
-        except OSError:
-            pass  # one too many
-    inside += [Connection(x.port) for _ in range(100)]  # in the places of those that were refused
-    outside = socket.socket()
-    outside.bind(("127.0.0.2", 0))
-    outside.settimeout(20)
-    outside.connect(("127.0.0.1", x.port))
-    start = time.monotonic()
-    outside.sendall(x.request("/v1/check", {}).raw())
-    must(b" 200 OK" in outside.recv(4096), "kept out from outside")
-    must(time.monotonic() - start < 5, "threads wait for what never comes")
-    for conn in inside:
-        conn.close()
-    outside.close()
-    wait_for(lambda: served(x), "no answer after a flood from inside")
-
-
 def test_busy(make):
     """At the limit of operations others are told so; an eighth stays for the calls that end commands."""
     x = make(flags=["--max-operations", "8"])
