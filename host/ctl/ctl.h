@@ -194,6 +194,8 @@ int ctl_explain_file(const struct ctl *ctl, const struct ctl_reply *reply, const
 /* What opens a target again, where the sentence says that one is drained. */
 void ctl_hint_drained(const char *sentence);
 int ctl_code_of(long status);
+/* As good as no answer for what is to be had in the end: the same may be answered otherwise by the next try, or the next daemon. */
+bool ctl_comes_back(long status);
 /* Appends "?key=value" or "&key=value", percent-encoded; value NULL = nothing. */
 void ctl_query(struct buf *path, const char *key, const char *value);
 /* Appends one percent-encoded path component. */
@@ -255,7 +257,7 @@ int ctl_end(struct json_object *record, bool quiet);
 void ctl_cancel_on_signal(bool on);
 void ctl_cancel_target(const char *id);
 void ctl_ask_cancel(void); /* as a signal does */
-/* Sends the cancel that was asked for, once. Called again and again while an exchange waits. */
+/* Sends the cancel that was asked for until it is taken or refused for good. Called again and again while an exchange waits. */
 void ctl_pass_interrupt(struct ctl *ctl);
 
 /* What an execution is asked for with. */

@@ -75,15 +75,22 @@ static int no_answer(struct ctl *ctl, bool lost)
 			ctl->address);
 }
 
+static void pause_before(const struct ctl_reply *reply, int64_t until_ns)
+{
+	int64_t ms = reply->retry_after_ms, left = clock_left_ms(until_ns);
+
+	usleep((useconds_t)(ms <= PAUSE_MS ? PAUSE_MS : ms < left ? ms : left) * 1000);
+}
+
 /* Repeats what has no answer: the key makes it the same request. What was never sent fails at once, and so does what several times
- * in a row was taken without an answer. */
+ * in a row was taken without an answer. Once an answer was lost, "later" is none either: the command may run. */
 static int post(struct ctl *ctl, const char *body, const char *header, struct ctl_reply *reply)
 {
 	int64_t until_ns = clock_after_ms(LOST_MS);
 	bool lost = false;
 	int in_row = 0;
 
-	while (ctl_try(ctl, "POST", "/sandbox/executions", body, header, reply)) {
+	while (ctl_try(ctl, "POST", "/sandbox/executions", body, header, reply) || (lost && ctl_comes_back(reply->status))) {
 		in_row = reply->lost ? in_row + 1 : 0;
 		lost = lost || reply->lost;
 		ctl_reply_fini(reply);
@@ -91,7 +98,7 @@ static int post(struct ctl *ctl, const char *body, const char *header, struct ct
 			return CTL_ERROR;
 		if (!lost || in_row == LOST_MAX || !clock_left_ms(until_ns))
 			return no_answer(ctl, lost);
-		usleep(PAUSE_MS * 1000);
+		pause_before(reply, until_ns);
 	}
 	return 0;
 }

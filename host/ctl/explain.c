@@ -46,6 +46,11 @@ int ctl_code_of(long status)
 	return advice_of(status)->code;
 }
 
+bool ctl_comes_back(long status)
+{
+	return status >= 500 || status == 429;
+}
+
 /* What is not there, by the API's sentence: the verb alone would send to the wrong list. */
 static const struct {
 	const char *sentence, *next;

@@ -9,29 +9,38 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/json.h"
 
 #define RETRY_PAUSE_MS 200
+#define CANCEL_PAUSE_MS 1000 /* where a refusal names no time */
+#define CANCEL_WORD_MS 3000  /* what is taken sooner is worth no word */
+
+/* What became of the cancel: the daemon takes it, says that it never will, or is asked again. */
+enum cancel_state { CANCEL_OPEN, CANCEL_SENT, CANCEL_TAKEN, CANCEL_REFUSED };
 
 static atomic_int interrupts;
-static atomic_bool cancel_sent;
+static atomic_int cancel_state;
 static const char *_Atomic cancel_id;
+static _Atomic int64_t cancel_next_ns;
 
 /* ---- signals ---- */
 
 static void on_signal(int number)
 {
-	static const char asked[] = "berthctl: left; the command is being cancelled\n";
 	static const char open[] = "berthctl: left; the command may go on, berthctl executions shows it\n";
-	bool sent = atomic_load(&cancel_sent);
+	static const char sent[] = "berthctl: left; the cancel was sent, berthctl executions shows what became of it\n";
+	static const char taken[] = "berthctl: left; the command is being cancelled\n";
+	int state = atomic_load(&cancel_state);
+	const char *text = state == CANCEL_TAKEN ? taken : state == CANCEL_SENT ? sent : open;
 
 	(void)number;
 	if (atomic_fetch_add(&interrupts, 1) < 1)
 		return;
-	(void)!write(STDERR_FILENO, sent ? asked : open, sent ? sizeof(asked) - 1 : sizeof(open) - 1);
+	(void)!write(STDERR_FILENO, text, strlen(text));
 	_exit(CTL_CANCELLED);
 }
 
@@ -63,26 +72,62 @@ void ctl_execution_path(struct buf *path, const char *id, const char *rest)
 	buf_puts(path, rest);
 }
 
-void ctl_pass_interrupt(struct ctl *ctl)
+static void say_cancelling(const char *id)
 {
 	static atomic_bool told;
-	const char *id = atomic_load(&cancel_id);
-	struct ctl_reply reply;
-	struct buf path;
 
-	if (!id || !atomic_load(&interrupts) || atomic_exchange(&cancel_sent, true))
-		return;
-	ctl_execution_path(&path, id, "");
 	if (atomic_exchange(&told, true))
-		;
-	else if (isatty(STDERR_FILENO))
+		return;
+	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "\nberthctl: cancelling %s; Ctrl-C again leaves without waiting for its end\n", id);
 	else
 		fprintf(stderr, "berthctl: cancelling %s\n", id);
-	if (ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply))
-		atomic_store(&cancel_sent, false); /* not there now: with the next tick again */
-	else if (reply.status / 100 != 2)
+}
+
+/* A daemon that stops, whose store is away or that has too much to do: the next one, or this one later, takes it. */
+static void put_off_cancel(const struct ctl_reply *reply)
+{
+	static _Atomic int64_t since_ns;
+	static atomic_bool told;
+	int64_t now = clock_boot_ns(), began = 0, pause = reply->status ? CANCEL_PAUSE_MS : RETRY_PAUSE_MS;
+
+	if (reply->retry_after_ms > pause)
+		pause = reply->retry_after_ms < CTL_OUTAGE_MS ? reply->retry_after_ms : CTL_OUTAGE_MS;
+	atomic_store(&cancel_next_ns, now + pause * CLOCK_NS_PER_MS);
+	if (!reply->status || atomic_compare_exchange_strong(&since_ns, &began, now) ||
+	    now - began < CANCEL_WORD_MS * CLOCK_NS_PER_MS || atomic_exchange(&told, true))
+		return; /* no answer at all is told of by whoever follows */
+
+	const char *message = ctl_text(reply->json, "message");
+	struct buf text;
+
+	buf_init(&text, 65536);
+	ctl_clean(&text, *message ? message : "the answer is not berthd's");
+	fprintf(stderr, "berthctl: the cancel is not taken yet (status %ld): %s; trying again\n", reply->status, text.ptr);
+	buf_fini(&text);
+}
+
+void ctl_pass_interrupt(struct ctl *ctl)
+{
+	const char *id = atomic_load(&cancel_id);
+	int open = CANCEL_OPEN;
+	struct ctl_reply reply;
+	struct buf path;
+
+	if (!id || !atomic_load(&interrupts) || clock_boot_ns() < atomic_load(&cancel_next_ns) ||
+	    !atomic_compare_exchange_strong(&cancel_state, &open, CANCEL_SENT))
+		return;
+	say_cancelling(id);
+	ctl_execution_path(&path, id, "");
+	if (ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply) || ctl_comes_back(reply.status)) {
+		put_off_cancel(&reply);
+		atomic_store(&cancel_state, CANCEL_OPEN);
+	} else if (reply.status / 100 == 2) {
+		atomic_store(&cancel_state, CANCEL_TAKEN);
+	} else {
+		atomic_store(&cancel_state, CANCEL_REFUSED);
 		ctl_explain(ctl, &reply, "cancel", NULL);
+	}
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
 }

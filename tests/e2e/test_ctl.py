@@ -226,11 +226,66 @@ def test_exec_at_what_is_no_berthd(make):
     check("https://" in done.stderr and done.stderr.count("berthctl:") == 1, done.stderr)
 
 
-class LosesFirstAnswer:
-    """A proxy that forwards whole connections, and cuts the first one that posts before its answer arrives."""
+def through(b, proxy, *args):
+    return subprocess.Popen([CTL, *args], env=dict(environment(b), BERTH_ADDRESS=f"http://127.0.0.1:{proxy.port}"), stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
 
-    def __init__(self, port):
-        self.target, self.lost = port, False
+
+def test_exec_asks_again_when_the_answer_is_lost_and_then_refused(make):
+    """What was lost may run: a daemon that says "later" meanwhile has not said what became of it."""
+    b = make().start()
+    proxy = LosesFirstAnswer(b.port, refuse={b"POST": 2})
+    process = through(b, proxy, "exec", *W, "t", "echo once >>log; wc -l <log")
+    out, err = process.communicate(timeout=60 * harness.PATIENCE)
+    equal((process.returncode, out.strip(), proxy.refuse), (0, b"1", {b"POST": 0}), err)
+    equal(len(b.get("/sandbox/executions", workspace_id="w").json["items"]), 1)
+
+
+def test_a_cancel_that_is_refused_for_now_is_sent_again(make):
+    b = make().start()
+    for end in ("interrupt", "close"):
+        proxy = LosesFirstAnswer(b.port, lost=True, refuse={b"DELETE": 2})
+        process = through(b, proxy, "exec", *W, "t", "echo first; while :; do echo more; sleep 0.1; done")
+        equal(process.stdout.readline(), b"first\n")
+        if end == "interrupt":
+            process.send_signal(signal.SIGINT)
+            check(b"cancelling" in process.stderr.readline())
+        else:
+            process.stdout.close()
+        equal(process.wait(timeout=60 * harness.PATIENCE), 130, process.stderr.read())
+        equal(proxy.refuse, {b"DELETE": 0}, end)
+        equal(b.get("/sandbox/executions", workspace_id="w").json["items"][0]["status"], "cancelled", end)
+
+
+def test_leaving_does_not_claim_a_cancel_that_was_not_taken(make):
+    b = make().start()
+    proxy = LosesFirstAnswer(b.port, lost=True, refuse={b"DELETE": 10 ** 6})
+    process = through(b, proxy, "exec", *W, "t", "echo first; exec sleep 600")
+    equal(process.stdout.readline(), b"first\n")
+    process.send_signal(signal.SIGINT)
+    check(b"cancelling" in process.stderr.readline())
+    word = process.stderr.readline()
+    check(b"the cancel is not taken yet (status 503): the server is stopping; trying again" in word, word)
+    check(10 ** 6 - proxy.refuse[b"DELETE"] < 20, "there are pauses between the tries", proxy.refuse)
+    process.send_signal(signal.SIGINT)
+    equal(process.wait(timeout=20 * harness.PATIENCE), 130)
+    left = process.stderr.read()
+    check(b"left; " in left and b"is being cancelled" not in left, left)
+    made = b.get("/sandbox/executions", workspace_id="w").json["items"][0]
+    equal(made["status"], "running")
+    b.request("DELETE", f"/sandbox/executions/{made['id']}", wait="30s").expect(200)
+    settled(b)
+
+
+REFUSAL = b'{"error":"shutting_down","message":"the server is stopping","retry_after_ms":1000}'
+
+
+class LosesFirstAnswer:
+    """A proxy that forwards whole connections, and cuts the first one that posts before its answer arrives. Then it answers so many
+    requests of a method by itself, as a daemon does that stops."""
+
+    def __init__(self, port, lost=False, refuse=None):
+        self.target, self.lost, self.refuse = port, lost, refuse or {}
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
@@ -245,10 +300,13 @@ class LosesFirstAnswer:
         cut = threading.Event()
 
         def back():
-            while data := server.recv(65536):
-                if cut.is_set():
-                    break
-                client.sendall(data)
+            try:
+                while data := server.recv(65536):
+                    if cut.is_set():
+                        break
+                    client.sendall(data)
+            except OSError:
+                pass
             for end in (client, server):
                 try:
                     end.shutdown(socket.SHUT_RDWR)
@@ -258,9 +316,17 @@ class LosesFirstAnswer:
         threading.Thread(target=back, daemon=True).start()
         try:
             while data := client.recv(65536):
-                if data.startswith(b"POST") and not self.lost:
+                method = data.split(b" ")[0]
+                if method == b"POST" and not self.lost:
                     self.lost = True
                     cut.set()
+                elif self.refuse.get(method):
+                    self.refuse[method] -= 1
+                    cut.set()
+                    client.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+                                   b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(REFUSAL), REFUSAL))
+                    server.shutdown(socket.SHUT_RDWR)
+                    return
                 server.sendall(data)
         except OSError:
             pass
