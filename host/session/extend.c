@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider's own expiry, a backstop that must not end a session in use: moved forward while operations run, single-flight
- * per session, in jobs, never on the way of a command. Less than was asked for becomes the session's ceiling.
+ * The provider's own expiry, a backstop that must not end a session in use: moved forward when an operation begins and while it
+ * runs, single-flight per session, in jobs, never on the way of a command. Less than was asked for becomes the session's ceiling.
  */
 #include "core/clock.h"
 #include "core/log.h"
@@ -34,6 +34,17 @@ bool extend_is_due(const struct sessions *s, const struct target *target, int64_
 
 	return expires_ms && target_can(target, BERTH_CAP_RENEW) && wanted > expires_ms &&
 	       expires_ms - now < span(s) / 2;
+}
+
+void extend_start(struct sessions *s, const struct ident *ident, int64_t incarnation)
+{
+	char key[IDENT_KEY_MAX + 1];
+	struct err err = {0};
+
+	if (job_start(s, JOB_EXTEND, ident, 0, incarnation, &err) == 0)
+		return;
+	ident_key(ident, key);
+	log_warn("a session's expiry was not looked after", KS("task", key), KS("error", err.msg));
 }
 
 struct renew {

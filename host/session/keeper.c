@@ -17,6 +17,7 @@
 #define ROWS_PER_STEP 64
 #define ROUND_ARENA (256 * LIMIT_MIB)
 #define PERIOD_LEAST_MS 20
+#define LATE_PAUSE_MS 500
 
 struct keep_op {
 	uint64_t serial;
@@ -207,12 +208,9 @@ static void apply(struct sessions *s, const struct keep_row *keep)
 static void extend_if_due(struct sessions *s, const struct keep_row *keep)
 {
 	const struct target *target = registry_find(s->config.registry, keep->target);
-	struct err err = {0};
 
-	if (!keep->live || !target || !extend_is_due(s, target, keep->now, keep->ceiling_ms, keep->expires_ms))
-		return;
-	if (job_start(s, JOB_EXTEND, &keep->ident, 0, keep->incarnation, &err))
-		log_warn("a session's expiry was not looked after", KS("task", keep->key), KS("error", err.msg));
+	if (keep->live && target && extend_is_due(s, target, keep->now, keep->ceiling_ms, keep->expires_ms))
+		extend_start(s, &keep->ident, keep->incarnation);
 }
 
 /* ---- heartbeat ---- */
@@ -243,15 +241,21 @@ int keeper_beat(struct sessions *s, struct err *err)
 	return r;
 }
 
-bool session_may_act(struct sessions *s)
+static bool is_confirmed(struct sessions *s)
 {
 	int64_t ttl_ns = binding_min(s->rules.op_ttl_ms, s->rules.owner_ttl_ms) * CLOCK_NS_PER_MS;
-	bool may = clock_boot_ns() - atomic_load(&s->confirmed_ns) < ttl_ns / 5 * 4;
+
+	return clock_boot_ns() - atomic_load(&s->confirmed_ns) < ttl_ns / 5 * 4;
+}
+
+bool session_may_act(struct sessions *s)
+{
+	bool may = is_confirmed(s);
 
 	if (!may) {
 		/* After a freeze the heartbeat is only late. */
 		lock_take(&s->lock);
-		s->keeper_kicked = true;
+		s->keeper_late = true;
 		cond_wake_all(&s->keeper_wake);
 		lock_drop(&s->lock);
 	}
@@ -280,7 +284,17 @@ static int keep_batch(struct round *round, struct keep_row **at, struct err *err
 	return 0;
 }
 
-static void keep_round(struct sessions *s)
+/* The first of several failures in a row is told, and when they end. */
+static void tell_kept(int code, const struct err *err, bool *failing)
+{
+	if (code && !*failing)
+		log_warn("what this host holds could not be renewed; it is tried again", KS("error", err->msg));
+	else if (!code && *failing)
+		log_info("what this host holds is renewed again");
+	*failing = code != 0;
+}
+
+static void keep_round(struct sessions *s, bool *failing)
 {
 	struct round round = {.s = s, .arena = arena_new(ROUND_ARENA), .end = &round.rows};
 	struct err err = {0};
@@ -295,8 +309,7 @@ static void keep_round(struct sessions *s)
 
 		r = r ? r : failed;
 	}
-	if (r)
-		log_warn("what this host holds could not be renewed", KS("error", err.msg));
+	tell_kept(r, &err, failing);
 	if (!round.arena || round.full)
 		log_error("no memory was left to renew everything this host holds");
 	arena_free(round.arena);
@@ -311,34 +324,44 @@ static int64_t period_ms(const struct sessions *s)
 	return binding_max(least / 3, PERIOD_LEAST_MS);
 }
 
-/* Waits for the next round or a reason to look; true when the round is due. */
-static bool keeper_wait(struct sessions *s, int64_t until_ns, bool *ret_stop)
+/*
+ * Waits for the next round or a reason to look; true when the round is due. Whoever finds the heartbeat late has it tried at
+ * once, but not again before a moment has passed: while the store is away that is everybody, all the time.
+ */
+static bool keeper_wait(struct sessions *s, int64_t begun_ns, int64_t until_ns, bool *ret_stop)
 {
-	bool due;
+	int64_t again_ns = begun_ns + LATE_PAUSE_MS * CLOCK_NS_PER_MS;
+	bool late;
 
 	lock_take(&s->lock);
-	while (!s->keeper_stop && !s->keeper_kicked && cond_wait_until(&s->keeper_wake, &s->lock, until_ns))
-		continue;
+	for (;;) {
+		int64_t wake_ns = s->keeper_late ? binding_min(again_ns, until_ns) : until_ns;
+
+		if (s->keeper_stop || s->keeper_kicked || clock_boot_ns() >= wake_ns)
+			break;
+		cond_wait_until(&s->keeper_wake, &s->lock, wake_ns);
+	}
+	late = s->keeper_late && clock_boot_ns() >= again_ns;
+	s->keeper_late &= !late;
 	s->keeper_kicked = false;
 	*ret_stop = s->keeper_stop;
 	lock_drop(&s->lock);
-	due = clock_boot_ns() >= until_ns;
-	return due || !session_may_act(s);
+	return clock_boot_ns() >= until_ns || (late && !is_confirmed(s));
 }
 
 void *keeper_main(void *arg)
 {
 	struct sessions *s = arg;
-	bool stop = false;
+	bool stop = false, failing = false;
 
 	while (!stop) {
-		int64_t next_ns = clock_after_ms(period_ms(s));
+		int64_t begun_ns = clock_boot_ns(), next_ns = clock_after_ms(period_ms(s));
 
-		keep_round(s);
+		keep_round(s, &failing);
 		if (s->hooks.keep)
 			s->hooks.keep(s->hooks.arg);
 		holds_tell_lost(s);
-		while (!keeper_wait(s, next_ns, &stop) && !stop)
+		while (!keeper_wait(s, begun_ns, next_ns, &stop) && !stop)
 			holds_tell_lost(s);
 	}
 	return NULL;

@@ -221,6 +221,14 @@ static int wait_for_owner(struct sessions *s, struct txn *txn, const struct row 
 	return left > 0 || (s->roles & ROLE_GC) ? 0 : txn_notify(txn, SESSION_NOTICE_GC, err);
 }
 
+/* The keeper sees only what is held when it comes by, which short commands never are. */
+static bool is_to_extend(struct sessions *s, const struct row *row)
+{
+	const struct target *target = registry_find(s->config.registry, row->b.target);
+
+	return target && extend_is_due(s, target, row->now, row->b.ceiling_ms, row->b.provider_expires_ms);
+}
+
 int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin *begin, struct err *err)
 {
 	struct row row;
@@ -248,6 +256,7 @@ int session_begin_step(struct sessions *s, struct txn *txn, struct session_begin
 	if (row.b.state == BINDING_PROVISIONING || row.b.state == BINDING_HYDRATING)
 		begin->waits_fence = row.b.fence;
 	begin->effect.refill = refill;
+	begin->extends = begin->outcome == BEGIN_LIVE && is_to_extend(s, &row);
 	if (begin->outcome == BEGIN_WAIT)
 		return 0;
 	return row_text(&row.b, &begin->doc, err);
@@ -262,6 +271,8 @@ static int begin_live(struct sessions *s, struct session_begin *begin, struct se
 
 	if (r)
 		take_back(s, &begin->ident, begin->op_id);
+	else if (begin->extends)
+		extend_start(s, &begin->ident, (*ret_hold)->incarnation);
 	return r;
 }
 

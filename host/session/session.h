@@ -95,6 +95,7 @@ struct session_begin {
 	/* private */
 	int64_t seen_fence;  /* of the provisioning that it waited for */
 	int64_t waits_fence; /* likewise, as the step saw it; counts once committed */
+	bool extends;        /* the provider's expiry is to be moved */
 	int64_t over_in_ms;  /* until the owner that it waits for may be taken for dead; -1: it is this host, or there is none */
 	char intent[IDENT_ID_MAX + 1];
 	char *doc; /* the row as decided, malloc'ed; moved into the hold */

@@ -53,6 +53,7 @@ struct sessions {
 	int64_t gc_at_ns;    /* look again then, even without a kick */
 	int64_t fill_at_ns;  /* fill the pools then */
 	bool gc_kicked, gc_stop, keeper_kicked, keeper_stop;
+	bool keeper_late; /* somebody wanted to act and the heartbeat was late */
 };
 
 /* ---- steps.c: one row inside a step ---- */
@@ -186,6 +187,7 @@ void warm_drop_run(struct job *job);
 void sweep_run(struct job *job);
 /* Moment until which a provider is asked to keep a session; 0 = no expiry is asked for. */
 int64_t extend_wanted(const struct sessions *s, const struct target *target, int64_t now, int64_t ceiling_ms);
+void extend_start(struct sessions *s, const struct ident *ident, int64_t incarnation); /* a job */
 bool extend_is_due(const struct sessions *s, const struct target *target, int64_t now, int64_t ceiling_ms,
 		   int64_t expires_ms);
 

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "core/failpoint.h"
 
 #define COMMITS_MAX 60
 
@@ -31,21 +30,6 @@ static int end(void **state)
 		world_down(&w, 5000);
 	world_end(&w);
 	return 0;
-}
-
-static void arm(const char *text)
-{
-	char path[180];
-	FILE *file;
-	struct err err = {0};
-
-	snprintf(path, sizeof(path), "%s/failpoints", w.dir);
-	file = fopen(path, "w");
-	assert(file);
-	fputs(text, file);
-	fclose(file);
-	setenv("BERTH_FAILPOINTS", path, 1);
-	WORLD_CHECK(failpoint_init(&err));
 }
 
 static void use_once(void)
@@ -104,7 +88,7 @@ static bool killed_while(const char *failpoint, void (*doing)(void))
 
 	if (pid == 0) {
 		alarm(60);
-		arm(failpoint);
+		world_failpoint(&w, failpoint);
 		world_up(&w);
 		doing();
 		world_down(&w, 5000);

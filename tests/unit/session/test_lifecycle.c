@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "obs/metrics.h"
+
 static struct world w;
 
 static int make(void **state)
@@ -490,6 +492,24 @@ static void the_providers_expiry_is_moved_while_operations_run(void **state)
 	world_release(&w, hold);
 }
 
+/* The keeper comes by each 6 s here, and never while one of them runs. */
+static void the_providers_expiry_is_moved_by_short_operations(void **state)
+{
+	int64_t before;
+
+	(void)state;
+	world_faults(&w, "provision clamp=1h\n");
+	world_up(&w);
+	world_release(&w, take("short", "op_1"));
+	before = number_in("short", "provider_expires_at");
+	world_release(&w, take("short", "op_2"));
+	for (int64_t end = clock_after_ms(WAIT_MS);
+	     number_in("short", "provider_expires_at") <= before && clock_left_ms(end) > 0;)
+		world_until(&w, "short", "\"stage\":\"idle\"");
+	assert_true(number_in("short", "provider_expires_at") > before + 1800000);
+	assert_int_equal(world_counter(&w, "renew"), 1);
+}
+
 static void an_expiry_shorter_than_asked_becomes_the_ceiling(void **state)
 {
 	struct session_hold *hold;
@@ -555,6 +575,44 @@ static void t2_a_frozen_host_keeps_its_operations(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* ---- Q1 ---- */
+
+static void acted_while_the_store_was_away(void)
+{
+	uint64_t before, failed;
+
+	alarm(60);
+	world_failpoint(&w, "store.commit.before error");
+	for (int64_t end = clock_after_ms(WAIT_MS); session_may_act(w.s) && clock_left_ms(end) > 0;)
+		poll(NULL, 0, 5);
+	before = metric_value(METRIC_STORE_FAILURES, 0, 0);
+	for (int64_t end = clock_after_ms(1200); clock_left_ms(end) > 0; poll(NULL, 0, 1))
+		session_may_act(w.s);
+	failed = metric_value(METRIC_STORE_FAILURES, 0, 0) - before;
+	_exit(failed >= 1 && failed <= 8 ? 0 : 2);
+}
+
+/* Everybody who finds that the host may not act asks for a heartbeat; a few tries a second answer them all. */
+static void q1_a_store_that_stays_away_is_not_hammered(void **state)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)state;
+	w.conf.operation_ttl_ms = w.conf.owner_ttl_ms = w.conf.claim_ttl_ms = 600;
+	w.conf.gc_interval_ms = 60000;
+	pid = fork();
+	if (pid == 0) {
+		world_failpoint(&w, "");
+		world_up(&w);
+		acted_while_the_store_was_away();
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* ---- stop ---- */
 
 static void *wait_for_stop(void *arg)
@@ -606,7 +664,9 @@ int main(int argc, char **argv)
 		TEST_OWN(at_the_ceiling_running_operations_are_told),
 		TEST_OWN(an_operation_that_does_not_fit_rotates_the_session),
 		TEST_OWN(the_providers_expiry_is_moved_while_operations_run),
+		TEST_OWN(the_providers_expiry_is_moved_by_short_operations),
 		TEST_OWN(an_expiry_shorter_than_asked_becomes_the_ceiling),
+		TEST_OWN(q1_a_store_that_stays_away_is_not_hammered),
 		TEST_OWN(t2_a_frozen_host_keeps_its_operations),
 		TEST(a_stop_answers_who_waits_and_the_next_process_goes_on),
 	};

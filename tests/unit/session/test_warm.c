@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "core/failpoint.h"
 #include "session/warm.h"
 
 static struct world w;
@@ -387,28 +386,13 @@ static void q2_warm_sessions_of_a_lost_store_are_replaced(void **state)
 
 /* ---- kills ---- */
 
-static void arm(const char *text)
-{
-	char path[180];
-	FILE *file;
-	struct err err = {0};
-
-	snprintf(path, sizeof(path), "%s/failpoints", w.dir);
-	file = fopen(path, "w");
-	assert(file);
-	fputs(text, file);
-	fclose(file);
-	setenv("BERTH_FAILPOINTS", path, 1);
-	WORLD_CHECK(failpoint_init(&err));
-}
-
 static void child(const char *failpoint)
 {
 	struct session_hold *hold;
 	struct err err = {0};
 
 	alarm(60);
-	arm(failpoint);
+	world_failpoint(&w, failpoint);
 	world_up(&w);
 	if (!filled(2))
 		_exit(2);

@@ -24,6 +24,7 @@
 
 #include "conf/conf.h"
 #include "core/clock.h"
+#include "core/failpoint.h"
 #include "core/log.h"
 #include "core/thread.h"
 #include "plugin/call.h"
@@ -149,6 +150,22 @@ static inline void world_faults(struct world *w, const char *rules)
 	fputs(rules, file);
 	fclose(file);
 	assert(rename(tmp, w->paths[2]) == 0);
+}
+
+/* In a child, and for the first time before world_up: lines as failpoint.h says, in the place of those before. */
+static inline void world_failpoint(struct world *w, const char *lines)
+{
+	char path[180];
+	FILE *file;
+	struct err err = {0};
+
+	snprintf(path, sizeof(path), "%s/failpoints", w->dir);
+	file = fopen(path, "w");
+	assert(file);
+	fputs(lines, file);
+	fclose(file);
+	setenv("BERTH_FAILPOINTS", path, 1);
+	WORLD_CHECK(failpoint_init(&err));
 }
 
 static inline long world_counter(struct world *w, const char *name)
