@@ -24,7 +24,7 @@ struct stream {
 	struct session *session;
 	const char *id;
 	uint32_t attempt;
-	bool unmet;	    /* its stop found no command */
+	bool unmet, met;    /* its stop found no command; but there is one */
 	uint64_t offset[3]; /* by BERTH_STREAM_*: where the next byte belongs */
 	bool ended;
 	struct berth_ending ending;
@@ -162,28 +162,14 @@ static int32_t not_stopped(int32_t rc, struct kerr *err)
 	return kerr_set(err, BERTH_UNKNOWN, "stop", "the command may run on, its stop failed: %.500s", why.text);
 }
 
-/* A stop that was asked for between the start's last look and its first mark met nothing, and the command runs all the
- * same: now it can be met. What ended meanwhile cannot, and says so itself. */
-static int32_t stop_met(struct stream *s, struct kerr *err)
-{
-	struct kerr why = {0};
-	int32_t rc;
-
-	s->unmet = false;
-	rc = signal_once(s->k, s->call, s->session, s->id, s->attempt, "TERM", &why);
-	if (!rc || rc == BERTH_NOT_FOUND)
-		return BERTH_OK;
-	*err = why;
-	return not_stopped(rc, err);
-}
-
 static int32_t take_frame(void *arg, const struct frame *frame, struct kerr *err)
 {
 	struct stream *s = arg;
-	int32_t rc = s->unmet && frame->type != 'X' ? stop_met(s, err) : BERTH_OK;
 
-	if (rc)
-		return rc;
+	/* No request may be made from here, so the stream ends; what it was about to bring is asked for again. */
+	s->met = s->unmet && frame->type != 'X';
+	if (s->met)
+		return kerr_set(err, BERTH_CANCELLED, "cancelled", "the command is to be stopped now");
 	switch (frame->type) {
 	case 'O':
 		return take_output(s, BERTH_STREAM_STDOUT, frame, err);
@@ -263,7 +249,9 @@ static int32_t follow(struct stream *s, struct kerr *err)
 	return rc;
 }
 
-/* The call is to be stopped: the tree is ended through a second connection, and the command followed to its ending. */
+/* The call is to be stopped: the tree is ended through a second connection, and the command followed to its ending. A
+ * stop between the start's last look for one and its mark finds nothing, and the command runs all the same: then it is
+ * repeated at the first sign of it. */
 static int32_t stop(struct stream *s, struct kerr *err)
 {
 	int32_t rc = signal_once(s->k, s->call, s->session, s->id, s->attempt, "TERM", err);
@@ -271,6 +259,12 @@ static int32_t stop(struct stream *s, struct kerr *err)
 	s->unmet = rc == BERTH_NOT_FOUND;
 	if (!rc || s->unmet)
 		rc = follow(s, err);
+	if (s->met) {
+		s->unmet = s->met = false;
+		rc = signal_once(s->k, s->call, s->session, s->id, s->attempt, "TERM", err);
+		if (!rc || rc == BERTH_NOT_FOUND)
+			rc = follow(s, err);
+	}
 	if (rc != BERTH_NOT_STARTED)
 		return not_stopped(rc, err);
 	/* It never began, and cannot any more. */
@@ -422,6 +416,22 @@ static int32_t pay(struct kube *k, struct berth_call *call, struct session *sess
 	return rc;
 }
 
+/* A look that broke on its way, or a stop that did, says nothing of the command. UNKNOWN would: that its executor does
+ * not know, which the host believes after a few times. */
+static int32_t not_seen(int32_t rc, struct kerr *err)
+{
+	static const char *const ways[] = {"stop", "cut", "unreachable", "wrong_peer"};
+	const struct kerr why = *err;
+	bool on_its_way = err->told;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		on_its_way = on_its_way || !strcmp(err->reason, ways[i]);
+	if (rc != BERTH_UNKNOWN || !on_its_way)
+		return rc;
+	return kerr_set(err, BERTH_UNAVAILABLE, why.told ? "cut" : why.reason, "%s",
+			why.told ? "the way to the executor broke" : why.text);
+}
+
 int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *session, const char *id,
 		    const struct berth_resume *resume, struct kerr *err)
 {
@@ -437,7 +447,7 @@ int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *ses
 	if (!rc)
 		rc = follow(s, err);
 	rc = stop_if_told(s, rc, err);
-	rc = conclude(s, rc, err);
+	rc = not_seen(conclude(s, rc, err), err);
 	free(s);
 	return rc;
 }

@@ -65,3 +65,19 @@ def test_a_stop_that_came_before_the_command_could_be_met(make, kube):
     stops_in_spite_of(kube, b, "signal", status=404, body=none, headers=[("Berth-Executor", "1"), ("Berth-Pod-Uid", uid)])
     equal(count(kube, "POST", "/v1/signal"), 2, "signals")
     settled(b)
+
+
+@clustered
+def test_looks_that_are_cut_again_and_again(make, kube):
+    """They say nothing of the command, however many they are."""
+    b = make(reach="proxy").start()
+    b.sh("t", "true")
+    record, _ = begin(kube, b, "echo $$ > begun; while [ ! -e go ]; do sleep 0.05; done; echo done")
+    b.kill9()
+    rules = kube.faults(dict(method="POST", path="/v1/reattach", act="cut", times=3), dict(method="POST", path="/v1/reattach", status=503, times=3),
+                        dict(method="POST", path="/v1/reattach", status=502, times=3))
+    b.start()
+    wait_for(lambda: all(rule.hits == rule.times for rule in rules), 60, "the looks that fail")
+    b.put_file("t", "go", b"").expect(200, 201, 204)
+    record = b.finish(record["id"])
+    equal((record["status"], b.output(record["id"])), ("completed", b"done\n"), record.get("error"))
