@@ -316,14 +316,15 @@ void api_drop(struct api_answer *answer)
 
 /* ---- watch ---- */
 
-int32_t api_watch(struct kube *k, const char *path, int64_t total_ms, api_line_fn *fn, void *arg, struct kerr *err)
+static int32_t watch_once(struct kube *k, const char *path, int64_t total_ms, api_line_fn *fn, void *arg, bool renew,
+			  uint32_t *ret_status, struct kerr *err)
 {
 	const struct berth_pair header = {str_of("Accept"), str_of("application/json")};
 	struct berth_http_response response = {.struct_size = sizeof(response)};
 	struct berth_http_request http;
 	struct berth_pair secret;
 	struct exchange ex;
-	int32_t rc = exchange_init(&ex, k, NULL, path, false, err);
+	int32_t rc = exchange_init(&ex, k, NULL, path, renew, err);
 
 	if (rc)
 		goto out;
@@ -347,6 +348,15 @@ int32_t api_watch(struct kube *k, const char *path, int64_t total_ms, api_line_f
 	else if (response.status != 200)
 		rc = status_classify(response.status, NULL, "watch", false, err);
 out:
+	*ret_status = response.status;
 	exchange_fini(&ex);
 	return rc;
+}
+
+int32_t api_watch(struct kube *k, const char *path, int64_t total_ms, api_line_fn *fn, void *arg, struct kerr *err)
+{
+	uint32_t status;
+	int32_t rc = watch_once(k, path, total_ms, fn, arg, false, &status, err);
+
+	return status == 401 ? watch_once(k, path, total_ms, fn, arg, true, &status, err) : rc;
 }

@@ -24,6 +24,7 @@ struct stream {
 	struct session *session;
 	const char *id;
 	uint32_t attempt;
+	bool touched;	    /* it may have begun */
 	bool unmet, met;    /* its stop found no command; but there is one */
 	uint64_t offset[3]; /* by BERTH_STREAM_*: where the next byte belongs */
 	bool ended;
@@ -224,7 +225,8 @@ static int32_t conclude(struct stream *s, int32_t rc, struct kerr *err)
 	if (rc == BERTH_UNKNOWN && text_boot_ns() >= kube_deadline_ns(s->call))
 		return kerr_set(err, BERTH_TIMEOUT, "deadline", "the call's deadline passed while the command ran");
 	rc = fate_after(s->k, s->call, s->session, rc, err);
-	if (rc == BERTH_SESSION_LOST && !strcmp(err->reason, "oom"))
+	/* What did not begin has no ending, whoever took the memory. */
+	if (rc == BERTH_SESSION_LOST && s->touched && !strcmp(err->reason, "oom"))
 		return emit_oom(s);
 	return rc;
 }
@@ -381,7 +383,6 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 				       .frame = take_frame,
 				       .arg = s,
 				       .waiting = true};
-	bool touched = false;
 	int32_t rc = s ? put_command(&body, command, err) : kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 
 	if (!rc)
@@ -391,8 +392,8 @@ int32_t exec_run(struct kube *k, struct berth_call *call, struct session *sessio
 	*s = (struct stream){.k = k, .call = call, .session = session, .id = id, .attempt = command->attempt};
 	if (command->has_stdin)
 		request.source = read_stdin;
-	rc = send_with_owed(k, call, session, &request, &touched, err);
-	if (rc == BERTH_CANCELLED && !touched)
+	rc = send_with_owed(k, call, session, &request, &s->touched, err);
+	if (rc == BERTH_CANCELLED && !s->touched)
 		rc = unsent(call, err);
 	rc = stop_if_told(s, rc, err);
 	rc = conclude(s, rc, err);
@@ -440,7 +441,8 @@ int32_t exec_follow(struct kube *k, struct berth_call *call, struct session *ses
 
 	if (!s)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
-	*s = (struct stream){.k = k, .call = call, .session = session, .id = id, .attempt = resume->attempt};
+	*s = (struct stream){
+		.k = k, .call = call, .session = session, .id = id, .attempt = resume->attempt, .touched = true};
 	s->offset[BERTH_STREAM_STDOUT] = resume->stdout_offset;
 	s->offset[BERTH_STREAM_STDERR] = resume->stderr_offset;
 	rc = pay(k, call, session, id, err);

@@ -24,6 +24,8 @@
 #define BODY_MAX ((size_t)16 * 1024 * 1024)
 #define TOKEN_MS 120000
 #define ANSWER_MAX UINT64_C(0x7fffffffffffffff)
+#define TRIES_MORE 3	 /* for a credential, an instance, a clock */
+#define SILENCE_MS 60000 /* an executor that waits says every 15 s that it lives */
 
 /* What the headers said of who answered. */
 struct answerer {
@@ -46,6 +48,7 @@ struct exchange {
 	size_t piece_len, piece_given;
 	char token[SIGN_TOKEN_MAX + 1];
 	char nonce[33];
+	bool renew; /* the API server refused the last credential */
 	uint32_t status;
 	struct answerer who;
 	int32_t result; /* what R said; -1: nothing yet */
@@ -394,8 +397,10 @@ static void set_body(struct exchange *ex, struct berth_http_request *http)
 
 	if (!request)
 		return;
-	if (request->waiting)
+	if (request->waiting) {
 		http->flags |= BERTH_HTTP_LONG;
+		http->idle_timeout_ms = SILENCE_MS;
+	}
 	if (!request->source) {
 		http->body = (struct berth_str){ex->body.ptr, ex->body.len};
 		return;
@@ -414,7 +419,7 @@ static int32_t exchange(struct exchange *ex, const char *method, const char *pat
 	struct berth_http_request http;
 	struct berth_pair headers[2], secrets[2];
 	size_t count = 0;
-	int32_t rc = ex->k->via_proxy ? auth_get(ex->k, false, &credentials, ex->err) : BERTH_OK;
+	int32_t rc = ex->k->via_proxy ? auth_get(ex->k, ex->renew, &credentials, ex->err) : BERTH_OK;
 
 	if (rc)
 		return rc;
@@ -500,6 +505,12 @@ static int32_t blame(struct exchange *ex)
 	return rc;
 }
 
+/* By the API server: the request went no further. */
+static bool was_refused(const struct exchange *ex)
+{
+	return ex->k->via_proxy && !ex->who.executor && ex->status == 401;
+}
+
 /* What an executor says of itself, to health and to check; *ret is to be put. */
 static int32_t take_health(struct exchange *ex, struct json_object **ret)
 {
@@ -534,37 +545,57 @@ static int32_t judge(struct exchange *ex)
 	return ex->result;
 }
 
-/* One try. *ret_again: a token was refused for something that this session now knows better. */
+/* What one try leaves for the next. */
+struct tries {
+	int64_t clock_ms; /* how far the executor's clock is ahead; 0: not known to be */
+	bool renew;	  /* the credential is to be read again */
+	bool renewed;
+	bool touched;
+	bool again; /* something was refused for what is known better now */
+};
+
+/* Whether to try again, knowing better. */
+static bool learn(struct exchange *ex, int32_t rc, struct tries *tries)
+{
+	struct session *session = ex->session;
+
+	tries->renew = rc == BERTH_UNAUTHENTICATED && was_refused(ex) && !tries->renewed;
+	tries->renewed = tries->renewed || tries->renew;
+	if (rc != BERTH_UNAUTHENTICATED || tries->renew)
+		return tries->renew;
+	if (!strcmp(ex->reason, "instance") && strlen(ex->who.instance) == INSTANCE_LEN &&
+	    strcmp(ex->who.instance, session->instance)) {
+		memcpy(session->instance, ex->who.instance, sizeof(session->instance));
+		return true;
+	}
+	if ((strcmp(ex->reason, "expired") && strcmp(ex->reason, "expires_far")) || tries->clock_ms)
+		return false;
+	tries->clock_ms = ex->clock_ms;
+	return ex->clock_ms != 0;
+}
+
 static int32_t try_once(struct kube *k, struct berth_call *call, struct session *session,
-			const struct peer_request *request, int64_t *clock_ms, bool *ret_touched, bool *ret_again,
-			struct kerr *err)
+			const struct peer_request *request, struct tries *tries, struct kerr *err)
 {
 	struct exchange *ex = malloc(sizeof(*ex));
 	bool sent = false;
 	int32_t rc;
 
-	*ret_again = *ret_touched = false;
+	tries->again = tries->touched = false;
 	if (!ex)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	rc = exchange_init(ex, k, call, session, request, err);
+	ex->renew = tries->renew;
 	if (!rc)
 		rc = make_body(ex);
 	if (!rc)
-		rc = make_token(ex, *clock_ms);
+		rc = make_token(ex, tries->clock_ms);
 	if (!rc)
 		rc = exchange(ex, "POST", request->path, &sent);
 	if (!rc)
 		rc = judge(ex);
-	*ret_touched = sent && rc != BERTH_UNAUTHENTICATED && rc != BERTH_FORBIDDEN;
-	if (rc == BERTH_UNAUTHENTICATED && !strcmp(ex->reason, "instance") &&
-	    strlen(ex->who.instance) == INSTANCE_LEN && strcmp(ex->who.instance, session->instance)) {
-		memcpy(session->instance, ex->who.instance, sizeof(session->instance));
-		*ret_again = true;
-	} else if (rc == BERTH_UNAUTHENTICATED &&
-		   (!strcmp(ex->reason, "expired") || !strcmp(ex->reason, "expires_far")) && !*clock_ms) {
-		*clock_ms = ex->clock_ms;
-		*ret_again = ex->clock_ms != 0;
-	}
+	tries->touched = sent && rc != BERTH_UNAUTHENTICATED && rc != BERTH_FORBIDDEN;
+	tries->again = learn(ex, rc, tries);
 	if (request->ret_forgotten)
 		*request->ret_forgotten = ex->forgotten;
 	exchange_fini(ex);
@@ -575,8 +606,7 @@ static int32_t try_once(struct kube *k, struct berth_call *call, struct session 
 int32_t peer_send(struct kube *k, struct berth_call *call, struct session *session, const struct peer_request *request,
 		  bool *ret_touched, struct kerr *err)
 {
-	int64_t clock_ms = 0;
-	bool again, touched;
+	struct tries tries = {0};
 	int32_t rc = BERTH_OK;
 
 	/* Without an instance no token is accepted; a source that was read cannot be read again for another one. */
@@ -587,30 +617,31 @@ int32_t peer_send(struct kube *k, struct berth_call *call, struct session *sessi
 		if (!rc)
 			json_object_put(health);
 	}
-	*ret_touched = false;
-	for (unsigned tries = 0; !rc; tries++) {
-		rc = try_once(k, call, session, request, &clock_ms, &touched, &again, err);
-		*ret_touched = touched;
-		if (!again || tries == 2 || request->source)
+	for (unsigned count = 0; !rc; count++) {
+		rc = try_once(k, call, session, request, &tries, err);
+		if (!tries.again || count == TRIES_MORE || request->source)
 			break;
 		rc = BERTH_OK;
 	}
+	*ret_touched = tries.touched;
 	return rc;
 }
 
-int32_t peer_health(struct kube *k, struct berth_call *call, struct session *session, struct json_object **ret,
-		    struct kerr *err)
+static int32_t health_once(struct kube *k, struct berth_call *call, struct session *session, bool renew,
+			   bool *ret_refused, struct json_object **ret, struct kerr *err)
 {
 	struct exchange *ex = malloc(sizeof(*ex));
 	bool sent;
 	int32_t rc;
 
-	*ret = NULL;
+	*ret_refused = false;
 	if (!ex)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	rc = exchange_init(ex, k, call, session, NULL, err);
+	ex->renew = renew;
 	if (!rc)
 		rc = exchange(ex, "GET", "/v1/health", &sent);
+	*ret_refused = !rc && was_refused(ex);
 	if (!rc && !ex->who.executor)
 		rc = blame(ex);
 	if (!rc)
@@ -618,4 +649,15 @@ int32_t peer_health(struct kube *k, struct berth_call *call, struct session *ses
 	exchange_fini(ex);
 	free(ex);
 	return rc;
+}
+
+int32_t peer_health(struct kube *k, struct berth_call *call, struct session *session, struct json_object **ret,
+		    struct kerr *err)
+{
+	bool refused;
+	int32_t rc;
+
+	*ret = NULL;
+	rc = health_once(k, call, session, false, &refused, ret, err);
+	return refused ? health_once(k, call, session, true, &refused, ret, err) : rc;
 }

@@ -81,3 +81,47 @@ def test_looks_that_are_cut_again_and_again(make, kube):
     b.put_file("t", "go", b"").expect(200, 201, 204)
     record = b.finish(record["id"])
     equal((record["status"], b.output(record["id"])), ("completed", b"done\n"), record.get("error"))
+
+
+def login(kube, token):
+    """A kubeconfig whose user is told by a program, which is asked again only when its token is refused; and the file it tells from."""
+    program = kube.dir / "login"
+    program.write_text('#!/bin/sh\necho run >> "$0.runs"\n'
+                       'echo "{\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"$(cat "$0.token")\\"}}"\n')
+    program.chmod(0o700)
+    file = program.with_name("login.token")
+    file.write_text(token)
+    kube.call(lambda: setattr(kube.api, "tokens", {token}))
+    return kube.kubeconfig(exec=f"{{apiVersion: client.authentication.k8s.io/v1, command: {program}}}"), file
+
+
+def revoke(kube, file, token):
+    file.write_text(token)
+    kube.call(lambda: setattr(kube.api, "tokens", {token}))
+
+
+@clustered
+def test_a_token_that_is_refused_on_the_way_to_the_executor(make, kube):
+    """It is read again for what goes through the API server, too; standard input is sent once for all that."""
+    config, file = login(kube, "first")
+    b = make(conf="", reach="proxy", kubeconfig=config, exec_plugins="true").start()
+    b.sh("t", "true")
+    kube.faults(dict(method="GET", path="watch=1", act="hang", times=99), dict(method="GET", path=r"/pods(\?|/[^/:]*$)", status=403, times=99))
+    kube.call(lambda: setattr(kube.api, "cut_watches", 1))
+    revoke(kube, file, "second")
+    equal(b.sh("t", "echo in"), b"in\n", "a command")
+    revoke(kube, file, "third")
+    b.put_file("t", "data", b"bytes").expect(200, 201, 204)
+    equal(file.with_name("login.runs").read_text().count("run"), 3, "runs of the program")
+
+
+@clustered
+def test_a_token_that_is_refused_to_the_watch(make, kube):
+    config, file = login(kube, "first")
+    b = make(conf="", kubeconfig=config, exec_plugins="true").start()
+    b.sh("t", "true")
+    wait_for(lambda: kube.api.watchers, 20, "a watch")
+    before = count(kube, "GET", "watch=1")
+    revoke(kube, file, "second")
+    kube.call(lambda: setattr(kube.api, "cut_watches", 1))
+    wait_for(lambda: count(kube, "GET", "watch=1") == before + 2 and kube.api.watchers, 20, "the watch by another token, at once")
