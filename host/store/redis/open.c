@@ -71,7 +71,7 @@ const struct store_ops redis_ops = {
 
 /* ---- the store's own rows ---- */
 
-enum { OPEN_ID, OPEN_DEPLOYMENT, OPEN_SCHEMA, OPEN_COUNT = 9 };
+enum { OPEN_ID, OPEN_DEPLOYMENT, OPEN_SCHEMA, OPEN_COUNT = 10 };
 
 static int judge_owner(struct redis_store *store, const redisReply *reply, struct err *err)
 {
@@ -120,6 +120,7 @@ static int open_rows(struct rconn *conn, const char *candidate, struct err *err)
 	struct wire_args args = {0};
 	redisReply *reply = NULL;
 	char schema[16];
+	int64_t sent_ns;
 	int rc;
 
 	snprintf(schema, sizeof(schema), "%d", REDIS_SCHEMA);
@@ -131,14 +132,14 @@ static int open_rows(struct rconn *conn, const char *candidate, struct err *err)
 	wire_text(&args, store->boot_id);
 	wire_text(&args, store->streams[STREAM_EVENTS]);
 	wire_text(&args, store->streams[STREAM_DEAD]);
+	sent_ns = clock_boot_ns();
 	rc = args.error != 0 ? err_set(err, ERR_NOMEM, "no memory to talk to Redis")
 			     : script_once(conn, SCRIPT_open, &args, &reply, err);
 	wire_fini(&args);
 	if (rc == 0)
 		rc = judge_owner(store, reply, err);
-	/* A clock that goes already goes on: see guard_sample. */
-	if (rc == 0 && redis_id_of(store)[0] == '\0')
-		rc = guard_start(conn, reply, clock_boot_ns(), err);
+	if (rc == 0)
+		rc = guard_start(conn, reply, sent_ns, clock_boot_ns(), err);
 	if (rc == 0)
 		rc = set_id(store, reply->element[OPEN_ID]->str, err);
 	freeReplyObject(reply);

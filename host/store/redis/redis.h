@@ -16,7 +16,7 @@
 #define REDIS_SCHEMA 1
 #define REDIS_SENTINELS_MAX 8
 #define REDIS_TABLE_COUNTERS STORE_TABLE_COUNT /* counters are cached and checked as rows of one more table */
-#define REDIS_HEAD 5			       /* elements that every answer of a script begins with */
+#define REDIS_HEAD 6			       /* elements that every answer of a script begins with */
 #define REDIS_SEQ_BITS 21		       /* of a stream entry's number; the rest is its time */
 
 /* ---- url.c: where Redis is ---- */
@@ -64,7 +64,10 @@ struct redis_info {
 
 struct redis_clock {
 	int64_t base_ms, base_ns; /* store time at a moment of CLOCK_BOOTTIME; base_ns 0: not known yet */
+	int64_t unsure_ms;	  /* the base may be so much behind: the answer it is of was so long on its way */
 	int64_t last_ms;	  /* what was given out */
+	int64_t moves;		  /* how often the offset had been moved when it was heard of last */
+	int64_t agreed;		  /* the value of moves with which a sample agreed last; -1: none */
 	int64_t quiet_ms;	  /* store time until which nobody reclaims, as all hosts know it */
 	int64_t hold_ns;	  /* the same, of this process only: it was cut off */
 };
@@ -179,7 +182,8 @@ int64_t script_int(const redisReply *reply, size_t at); /* of element `at`; 0 wh
 int64_t guard_now(struct redis_store *store);
 /* Takes a sample: Redis' time lies between the two moments of this process. */
 void guard_sample(struct rconn *conn, const redisReply *reply, int64_t sent_ns, int64_t got_ns);
-int guard_start(struct rconn *conn, const redisReply *open, int64_t got_ns, struct err *err);
+/* With the answer of "open", that lies between the two moments. A clock that goes already goes on. */
+int guard_start(struct rconn *conn, const redisReply *open, int64_t sent_ns, int64_t got_ns, struct err *err);
 /* Leaves the clock's mark in the store, and tells it which Redis this is; on a connection that was just made. */
 int guard_seen(struct rconn *conn, struct err *err);
 void guard_mark(struct rconn *conn); /* every few seconds */

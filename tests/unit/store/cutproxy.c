@@ -25,7 +25,9 @@ struct cutproxy {
 	char socket[TEMPDIR_PATH], url[TEMPDIR_PATH + 32], server[TEMPDIR_PATH];
 	int listener, stop;
 	pthread_t thread;
-	atomic_uint of, cuts;
+	atomic_uint of, cuts, late_ms;
+	char late_word[32]; /* written before late_ms, read after it */
+	bool is_late;	    /* the request was there, its answer comes */
 	unsigned dice;
 	int client[PAIRS], upstream[PAIRS];
 };
@@ -75,6 +77,24 @@ static bool send_all(int fd, const char *bytes, ssize_t len)
 	return true;
 }
 
+static void be_late(struct cutproxy *proxy, const char *bytes, size_t len, bool is_answer)
+{
+	unsigned ms = atomic_load(&proxy->late_ms);
+
+	if (ms == 0)
+		return;
+	if (!is_answer) {
+		proxy->is_late |= memmem(bytes, len, proxy->late_word, strlen(proxy->late_word)) != NULL;
+		return;
+	}
+	if (!proxy->is_late)
+		return;
+	proxy->is_late = false;
+	atomic_store(&proxy->late_ms, 0);
+	atomic_fetch_add(&proxy->cuts, 1);
+	poll(NULL, 0, (int)ms);
+}
+
 /* False: the pair ends here. */
 static bool carry(struct cutproxy *proxy, int from, int to, bool is_answer)
 {
@@ -84,6 +104,7 @@ static bool carry(struct cutproxy *proxy, int from, int to, bool is_answer)
 
 	if (len <= 0)
 		return false;
+	be_late(proxy, bytes, (size_t)len, is_answer);
 	proxy->dice = proxy->dice * 1664525u + 1013904223u;
 	if (is_answer && of > 0 && (proxy->dice >> 8) % of == 0) {
 		atomic_fetch_add(&proxy->cuts, 1);
@@ -149,6 +170,12 @@ struct cutproxy *cutproxy_start(struct redis_server *server)
 void cutproxy_cut(struct cutproxy *proxy, unsigned of)
 {
 	atomic_store(&proxy->of, of);
+}
+
+void cutproxy_late(struct cutproxy *proxy, const char *word, unsigned ms)
+{
+	snprintf(proxy->late_word, sizeof(proxy->late_word), "%s", word);
+	atomic_store(&proxy->late_ms, ms);
 }
 
 unsigned cutproxy_cuts(const struct cutproxy *proxy)

@@ -1,22 +1,24 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The beginning of every script. KEYS[1] is the store's own key, <prefix>:store, ARGV[1] the id of the store that the caller knows.
--- Every answer begins with: a word, Redis' time in microseconds, offset and quiet of the clock, the last revision.
+-- Every answer begins with: a word, Redis' time in microseconds, offset and quiet of the clock, the last revision, how often the
+-- offset was moved.
 -- Numbers are doubles here: what may pass 2^53 stays text.
 local P, ID = string.sub(KEYS[1], 1, -7), ARGV[1]
 local at = redis.call('TIME')
-local own = redis.call('HMGET', P .. ':store', 'id', 'offset', 'quiet', 'rev')
+local own = redis.call('HMGET', P .. ':store', 'id', 'offset', 'quiet', 'rev', 'moves')
+own[2], own[3], own[5] = own[2] or '0', own[3] or '0', own[5] or '0'
 
 local function text(number)
 	return string.format('%.0f', number)
 end
 
 local function answer(word, rev)
-	return { word, at[1] .. string.sub('000000', #at[2] + 1) .. at[2], own[2] or '0', own[3] or '0', rev or own[4] or '0' }
+	return { word, at[1] .. string.sub('000000', #at[2] + 1) .. at[2], own[2], own[3], rev or own[4] or '0', own[5] }
 end
 
 -- Milliseconds on the store's clock.
 local function now()
-	return tonumber(at[1]) * 1000 + math.floor(tonumber(at[2]) / 1000) + tonumber(own[2] or '0')
+	return tonumber(at[1]) * 1000 + math.floor(tonumber(at[2]) / 1000) + tonumber(own[2])
 end
 
 -- A stored row: "<rev> <due> <bytes of group> <group><doc>".

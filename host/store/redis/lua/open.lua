@@ -44,5 +44,6 @@ local made = redis.pcall('XGROUP', 'CREATE', ARGV[4], ARGV[5], '0', 'MKSTREAM')
 if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then
 	return redis.error_reply(made.err)
 end
-local own = redis.call('HMGET', store, 'id', 'deployment', 'schema', 'offset', 'quiet', 'rev', 'last')
-return { own[1], own[2], own[3], redis.call('HGET', P .. ':boots', ARGV[6]), micros, own[4], own[5], own[6], own[7] }
+local own = redis.call('HMGET', store, 'id', 'deployment', 'schema', 'offset', 'quiet', 'rev', 'last', 'moves')
+return { own[1], own[2], own[3], redis.call('HGET', P .. ':boots', ARGV[6]), micros, own[4], own[5], own[6], own[7],
+	own[8] or '0' }

@@ -9,6 +9,9 @@ if run ~= ARGV[2] then
 		-- What was given out last may have been lost with the former Redis: no revision and no number is given twice.
 		own[4] = text(redis.call('HINCRBY', P .. ':store', 'rev', 1000000))
 		redis.call('HINCRBY', P .. ':store', 'next', 1000000)
+		-- Its clock may be another machine's: what was said of the former one is over.
+		own[5] = text(redis.call('HINCRBY', P .. ':store', 'moves', 1000))
+		redis.call('HDEL', P .. ':store', 'from')
 	end
 end
 -- The latest time that any host knew, by its own word (Redis' clock may just have jumped): a new process goes on from there.
