@@ -230,14 +230,19 @@ static int begin_part(struct take *take, struct txn *txn, struct record *r, stru
 	return rc || !starts ? rc : lost_keep_step(run, txn, err);
 }
 
-/* How long a claimed one may wait beyond its time in the queue: as long as a session may take to come up. */
-static bool is_expired(const struct run *run, const struct record *r, int64_t now_ms)
+/* A claimed one may wait beyond its time in the queue for as long as a session may take to come up, but not for capacity. */
+static int64_t wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms)
 {
 	const struct conf *conf = run->e->config.conf;
 	bool capacity = run->wait == WAIT_CAPACITY || run->wait == WAIT_RATE;
-	int64_t more = r->status == RECORD_CLAIMED && !capacity ? conf->scheduling_ms + conf->starting_ms : 0;
 
-	return r->status != RECORD_RUNNING && now_ms >= r->queue_expires_ms + more;
+	return queue_expires_ms + (claimed && !capacity ? conf->scheduling_ms + conf->starting_ms : 0);
+}
+
+static bool is_expired(const struct run *run, const struct record *r, int64_t now_ms)
+{
+	return r->status != RECORD_RUNNING &&
+	       now_ms >= wait_ends_ms(run, r->status == RECORD_CLAIMED, r->queue_expires_ms);
 }
 
 static int take_step(struct txn *txn, void *arg, struct err *err)
@@ -470,8 +475,9 @@ enum next take_begin_failed(struct run *run, const struct err *why)
 	run->wait = wait;
 	run->wait_err = *why;
 	take_unprepare(run);
-	ms = poll_ms(run, wait, why);
-	left = run->facts.queue_expires_ms - steps_now(run->e);
+	left = wait_ends_ms(run, run->facts.attempt > 0, run->facts.queue_expires_ms) - steps_now(run->e);
+	/* With no time left the next look ends it: that does not wait for what the provider asked for. */
+	ms = poll_ms(run, left > 0 ? wait : WAIT_NOTHING, why);
 	set_timer(run, left > 0 && left < ms ? left : ms);
 	return NEXT_PARK;
 }
