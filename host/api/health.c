@@ -68,7 +68,7 @@ static int problem(const struct readiness *found, struct err *err)
 		*err = found->objects;
 		return err->code;
 	}
-	if (found->queue.queued >= found->queue_max)
+	if ((int64_t)found->queue.queued + found->queue.parked >= found->queue_max)
 		return err_set(err, ERR_QUEUE_FULL, "the queue of executions is full");
 	if (found->degraded == found->targets)
 		return err_set(err, ERR_PROVIDER_UNAVAILABLE, "every target is degraded");

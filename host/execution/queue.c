@@ -235,16 +235,35 @@ unsigned queue_waiting_locked(const struct executions *e)
 	return waiting < UINT_MAX ? (unsigned)waiting : UINT_MAX;
 }
 
+/* A worker can begin with it at once: nothing of its task is before it. */
+static bool has_room(const struct executions *e, const struct run_task *task)
+{
+	return e->started && runs_commands(e) && e->busy < e->runner_concurrency && task->waiting == 0 &&
+	       task->taken < e->task_concurrency;
+}
+
+/* A full line, which may be one task's, keeps nobody from running at once. What began may have to wait, too, for
+ * capacity above all: then it holds no slot, and only its number says that there is no end to it. */
+static bool is_admitted(const struct executions *e, bool room)
+{
+	return queue_waiting_locked(e) < e->queue_max || (room && e->parked < e->queue_max);
+}
+
 static int add_locked(struct run *run, bool limited, bool *ret_room, struct err *err)
 {
 	struct executions *e = run->e;
 	struct run_task *task;
+	bool room;
 
 	if (e->stopping)
 		return err_set(err, ERR_SHUTTING_DOWN, "this host is stopping");
-	if (limited && queue_waiting_locked(e) >= e->queue_max && (!runs_commands(e) || e->busy >= e->runner_concurrency))
-		return err_set(err, ERR_QUEUE_FULL, "%u executions are queued already", queue_waiting_locked(e));
 	task = task_of(e, &run->ident);
+	room = task && limited && has_room(e, task);
+	if (limited && !is_admitted(e, room)) {
+		if (task)
+			task_done(e, task);
+		return err_set(err, ERR_QUEUE_FULL, "%u executions are queued already", queue_waiting_locked(e));
+	}
 	if (!task || map_put(e->runs, run->id, run) != 0) {
 		if (task)
 			task_done(e, task);
@@ -253,9 +272,8 @@ static int add_locked(struct run *run, bool limited, bool *ret_room, struct err 
 	run->task = task;
 	task->open++;
 	e->accepted_since += limited;
-	*ret_room = limited && e->started && runs_commands(e) && e->busy < e->runner_concurrency && task->waiting == 0 &&
-		    task->taken < e->task_concurrency;
-	if (*ret_room)
+	*ret_room = room;
+	if (room)
 		take_slot(run);
 	return 0;
 }

@@ -92,6 +92,119 @@ static void one_task_takes_no_more_than_its_share(void **state)
 	host_down(&host, 0);
 }
 
+/* ---- the line is full ---- */
+
+static void cancel_all(char ids[][IDENT_ID_MAX + 1], unsigned count)
+{
+	bool done;
+
+	for (unsigned i = 0; i < count; i++)
+		assert_int_equal(execution_cancel(host.e, ids[i], "user", &done, NULL), 0);
+	for (unsigned i = 0; i < count; i++)
+		host_finish(&host, ids[i]);
+}
+
+/* The runner has slots, but not for this task: its line ends where the queue does, and is in nobody else's way. */
+static void a_line_of_one_task_is_refused_where_the_queue_ends(void **state)
+{
+	struct execution_create more = host_request("t", "#null ms=1");
+	char ids[4][IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1];
+
+	(void)state;
+	host.conf.task_concurrency = 1;
+	host.conf.queue_max = 3;
+	host_up(&host);
+	host_start(&host, "t", "#null ms=60000", ids[0]);
+	host_until(&host, ids[0], "running");
+	for (unsigned i = 1; i < 4; i++)
+		host_start(&host, "t", "#null ms=1", ids[i]);
+	assert_int_equal(host_create(&host, &more, id), ERR_QUEUE_FULL);
+	host_start(&host, "other", "#null ms=1", id);
+	host_finish(&host, id);
+	host_expect(&host, id, "status", "completed");
+	assert_int_equal(host_create(&host, &more, id), ERR_QUEUE_FULL);
+	cancel_all(ids, 4);
+	host_start(&host, "t", "#null ms=1", id);
+	host_finish(&host, id);
+	host_down(&host, 0);
+}
+
+#define PARKED_MOST 8
+
+struct parked {
+	char ids[PARKED_MOST][IDENT_ID_MAX + 1];
+	unsigned count;
+};
+
+/* Who looks again for capacity just now does not wait for that moment: then one more is taken. */
+static bool is_refused(void *arg)
+{
+	struct parked *parked = arg;
+	struct execution_create in;
+	char task[16];
+	int rc;
+
+	snprintf(task, sizeof(task), "t%u", parked->count);
+	in = host_request(task, "#null ms=1");
+	assert_true(parked->count < PARKED_MOST);
+	rc = host_create(&host, &in, parked->ids[parked->count]);
+	parked->count += rc == 0;
+	assert_true(rc == 0 || rc == ERR_QUEUE_FULL);
+	return rc != 0;
+}
+
+static bool none_has_a_slot(void *arg)
+{
+	struct executions_stat stat;
+
+	(void)arg;
+	executions_stat(host.e, &stat);
+	return stat.running == 0;
+}
+
+/* Each gets a slot, finds that there is no room for its session, and gives the slot back: that is a queue, too. */
+static void those_that_wait_for_capacity_are_a_queue_with_an_end(void **state)
+{
+	struct parked parked = {0};
+	char id[IDENT_ID_MAX + 1];
+	bool refused = false;
+
+	(void)state;
+	host.conf.queue_max = 2;
+	host.target.max_sessions = 1;
+	host_up(&host);
+	host_start(&host, "a", "#null ms=1", id);
+	host_finish(&host, id);
+	while (!refused) {
+		host_wait(&host, none_has_a_slot, NULL);
+		refused = is_refused(&parked);
+	}
+	assert_true(parked.count >= 2);
+	cancel_all(parked.ids, parked.count);
+	host_down(&host, 0);
+}
+
+/* What was accepted once is not refused by a host with a shorter queue. */
+static void what_was_accepted_is_taken_over_into_a_full_queue(void **state)
+{
+	char ids[6][IDENT_ID_MAX + 1];
+
+	(void)state;
+	host.conf.task_concurrency = 1;
+	host_up(&host);
+	for (unsigned i = 0; i < 6; i++)
+		host_start(&host, "t", "#null ms=20", ids[i]);
+	host_crash(&host);
+	host.conf.queue_max = 1;
+	host_up(&host);
+	for (unsigned i = 0; i < 6; i++) {
+		host_finish(&host, ids[i]);
+		host_check_history(&host, ids[i]);
+	}
+	assert_int_equal(host_stream(&host, STREAM_DEAD), 0);
+	host_down(&host, 0);
+}
+
 /* ---- stop and crash in the middle ---- */
 
 #define CLIENTS 6
@@ -207,6 +320,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(tasks_take_turns),
 		TEST(one_task_takes_no_more_than_its_share),
+		TEST(a_line_of_one_task_is_refused_where_the_queue_ends),
+		TEST(those_that_wait_for_capacity_are_a_queue_with_an_end),
+		TEST(what_was_accepted_is_taken_over_into_a_full_queue),
 		TEST(a_stop_in_the_middle_loses_nothing),
 		TEST(a_crash_in_the_middle_loses_nothing),
 	};
