@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
 #include "execution/nonce.h"
@@ -24,7 +23,7 @@
 
 struct old {
 	char id[IDENT_ID_MAX + 1];
-	bool large, terminal, corrupt;
+	bool objects, terminal, corrupt; /* objects: there may be some of its outputs */
 	int64_t postpone_ms;
 	/* Of one that is ended here. */
 	struct executions *e;
@@ -55,9 +54,8 @@ static bool note_old(const struct store_row *row, void *arg)
 	*old = (struct old){.e = page->e, .postpone_ms = POSTPONE_MS, .corrupt = rc != 0};
 	snprintf(old->id, sizeof(old->id), "%s", row->key);
 	old->terminal = rc == 0 && record_status_terminal(r.status);
-	/* A host that died may have left segments. */
-	old->large = is_shared(page->e) || (rc == 0 && (r.result.stdout_bytes > (int64_t)LIMIT_INLINE_OBJECT ||
-							r.result.stderr_bytes > (int64_t)LIMIT_INLINE_OBJECT));
+	/* Whatever the record says: a host that died may have stored output and not have written the end, or left segments. */
+	old->objects = rc == 0 && r.started_ms != 0;
 	return page->count < PAGE;
 }
 
@@ -199,7 +197,7 @@ static int purge(struct executions *e, const struct batch *batch, struct err *er
 
 	for (size_t i = 0; rc == 0 && i < batch->count; i++) {
 		snprintf(prefix, sizeof(prefix), "executions/%s", batch->rows[i].id);
-		if (batch->rows[i].terminal && batch->rows[i].large)
+		if (batch->rows[i].terminal && batch->rows[i].objects)
 			rc = blob_delete_prefix(e->config.blobs, prefix, err);
 	}
 	if (rc == 0)

@@ -3,6 +3,9 @@
 #include "setup.h"
 
 #include <stdio.h>
+#include <unistd.h>
+
+#include "core/failpoint.h"
 
 static struct host host;
 
@@ -41,6 +44,62 @@ static void records_live_as_long_as_their_retention(void **state)
 	host_expect(&host, open, "result.exit_code", "8");
 	host_down(&host, 0);
 	host_end(&host);
+}
+
+/* In the place of those before. The variable is read once, the file at each hit. */
+static void failpoints(const char *lines)
+{
+	char path[96];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/failpoints", host.dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(lines, file);
+	fclose(file);
+	assert_int_equal(setenv("BERTH_FAILPOINTS", path, 1), 0);
+	assert_int_equal(failpoint_init(NULL), 0);
+}
+
+static bool is_there(void *arg)
+{
+	return access(arg, F_OK) == 0;
+}
+
+static int due_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct store_row row;
+	int rc = txn_get(txn, STORE_EXECUTION, arg, &row, err);
+
+	row.due_ms = 1;
+	return rc ? rc : txn_put(txn, STORE_EXECUTION, &row, err);
+}
+
+/* The host died between the two, and to the next one the session is lost: the record names no output. */
+static void an_output_whose_end_was_not_written_goes_with_the_record(void **state)
+{
+	char id[IDENT_ID_MAX + 1], folder[192];
+
+	(void)state;
+	host_make(&host, "process");
+	failpoints("exec.terminal.before error\n");
+	host_up(&host);
+	host_start(&host, "t", "head -c 1000000 /dev/zero", id);
+	snprintf(folder, sizeof(folder), "%s/objects/executions/%s", host.objects, id);
+	host_wait(&host, is_there, folder);
+	host_crash(&host);
+	failpoints("");
+	host_faults(&host, "reattach nth=1 vanish\n");
+	host_up(&host);
+	host_finish(&host, id);
+	host_expect(&host, id, "reason", "session_lost");
+	assert_int_equal(access(folder, F_OK), 0);
+	assert_int_equal(store_update(host.store, due_step, id, NULL), 0);
+	host_wait(&host, row_is_gone, id);
+	assert_int_equal(access(folder, F_OK), -1);
+	host_down(&host, 0);
+	host_end(&host);
+	failpoint_active = false;
 }
 
 /* More of each than one round removes. */
@@ -134,6 +193,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_live_as_long_as_their_retention),
+		cmocka_unit_test(an_output_whose_end_was_not_written_goes_with_the_record),
 		cmocka_unit_test(a_backlog_is_removed_round_after_round),
 	};
 
