@@ -14,6 +14,7 @@
 #include "core/secret.h"
 
 #define MODE_DEFAULT 0600u
+#define LISTING_MAX (2 * LIMIT_INLINE_FILE) /* of its answer */
 #define HIDDEN ".agentarea" /* the reference's own folder in a workspace */
 
 static int query_path(const struct req *req, const char *name, bool dot_ok, const char **ret, struct err *err)
@@ -220,6 +221,13 @@ static void put_entry(struct buf *body, const struct berth_file_info *file)
 	buf_puts(body, "}");
 }
 
+static int too_large(struct err *err)
+{
+	return err_set(err, ERR_PAYLOAD_TOO_LARGE,
+		       "the list has more than %u entries or %zu MiB; list a folder in it, or let a command list it",
+		       BERTH_RESULTS_MAX, LISTING_MAX / LIMIT_MIB);
+}
+
 static int put_listing(struct req *req, const struct call *call, const struct listing *listing, struct err *err)
 {
 	size_t count = 0;
@@ -243,6 +251,8 @@ static int put_listing(struct req *req, const struct call *call, const struct li
 			json_put_string(body, sorted[i]->path.ptr, sorted[i]->path.len);
 	}
 	buf_puts(body, "]}\n");
+	if (body->error == ERR_PAYLOAD_TOO_LARGE)
+		return too_large(err);
 	req_json(req, 200);
 	return 0;
 }
@@ -263,6 +273,8 @@ static int get_listing(struct req *req, const struct file_place *place, const st
 				    call_file_list(work.call, work.session, path,
 						   listing->recursive ? BERTH_LIST_RECURSIVE : 0, err),
 				    err);
+	if (r == ERR_PAYLOAD_TOO_LARGE)
+		r = too_large(err);
 	if (r == 0)
 		r = put_listing(req, work.call, listing, err);
 	filework_end(req, &work, r);

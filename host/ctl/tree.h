@@ -39,7 +39,10 @@ void tree_fini(struct tree *tree);
 int tree_walk(const char *local, bool follow, struct tree *ret);
 /* What lies below `base` in the task's workspace, digests included: by a script in its sandbox. */
 int tree_remote(struct ctl *ctl, const char *task, const char *base, struct tree *ret);
-/* The same by the file route alone: regular files, without modes and digests. */
+/* Whether there is such a folder, by the file route alone, which makes no session for a task that has none. 0 or an exit code, with
+ * the sentence printed. */
+int tree_remote_there(struct ctl *ctl, const char *task, const char *base);
+/* The same as tree_remote by the file route alone: regular files, without modes and digests. */
 int tree_remote_plain(struct ctl *ctl, const char *task, const char *base, struct tree *ret);
 /* The script's output as a list; false when it is not what the script writes. */
 bool tree_parse(const char *base, const char *ptr, size_t len, struct tree *ret);

@@ -251,19 +251,15 @@ static int sort_out(struct copy *copy, const struct get_options *o)
 /* The route first: it makes no session for a task that has none, and says so. */
 static int look(struct copy *copy, const struct get_options *o)
 {
-	struct tree plain = {0};
 	struct err err = {0};
 	int rc;
 
 	if (ident_path_check("PATH", copy->base, strlen(copy->base), true, &err))
 		return ctl_fail(CTL_USAGE, "get: '%s': %s", copy->base, err.msg);
-	rc = tree_remote_plain(copy->ctl, copy->task, copy->base, &plain);
-	if (rc || o->plain) {
-		copy->source = plain;
-	} else {
-		tree_fini(&plain);
+	if (o->plain)
+		rc = tree_remote_plain(copy->ctl, copy->task, copy->base, &copy->source);
+	else if (!(rc = tree_remote_there(copy->ctl, copy->task, copy->base)))
 		rc = tree_remote(copy->ctl, copy->task, copy->base, &copy->source);
-	}
 	if (!rc && copy->source.top != ENTRY_FOLDER)
 		rc = copy->source.top == ENTRY_OTHER
 			     ? ctl_fail(CTL_NOT_FOUND, "%s: no such folder", copy->base)

@@ -265,20 +265,49 @@ static int add_paths(const char *base, struct json_object *paths, struct tree *r
 	return ret->nomem ? ctl_fail(CTL_ERROR, "out of memory") : 0;
 }
 
-int tree_remote_plain(struct ctl *ctl, const char *task, const char *base, struct tree *ret)
+static int ask_list(struct ctl *ctl, const char *task, const char *base, const char *recursive, struct ctl_reply *reply)
 {
-	struct ctl_reply reply;
 	struct buf path;
 	int rc;
 
 	ctl_file_path(&path, ctl, "files", task, "list", base);
 	ctl_query(&path, "ensure", "false");
-	rc = ctl_call(ctl, "GET", path.ptr, NULL, &reply);
+	ctl_query(&path, "recursive", recursive);
+	rc = ctl_call(ctl, "GET", path.ptr, NULL, reply);
 	buf_fini(&path);
-	if (!rc && reply.status != 200)
-		rc = ctl_explain_file(ctl, &reply, task, base);
-	if (rc && reply.status == 400)
+	return rc;
+}
+
+static int explain_list(struct ctl *ctl, const char *task, const char *base, const struct ctl_reply *reply)
+{
+	int rc = ctl_explain_file(ctl, reply, task, base);
+
+	if (reply->status == 400)
 		fputs("  a file is got without --recursive\n", stderr);
+	return rc;
+}
+
+int tree_remote_there(struct ctl *ctl, const char *task, const char *base)
+{
+	struct ctl_reply reply;
+	int rc = ask_list(ctl, task, base, "false", &reply);
+
+	/* Too much for one list is enough to know; the script's has no such end. */
+	if (!rc && reply.status != 200 && reply.status != 413)
+		rc = explain_list(ctl, task, base, &reply);
+	ctl_reply_fini(&reply);
+	return rc;
+}
+
+int tree_remote_plain(struct ctl *ctl, const char *task, const char *base, struct tree *ret)
+{
+	struct ctl_reply reply;
+	int rc = ask_list(ctl, task, base, "true", &reply);
+
+	if (!rc && reply.status != 200)
+		rc = explain_list(ctl, task, base, &reply);
+	if (rc && reply.status == 413)
+		fputs("  without --plain a script in the sandbox lists it\n", stderr);
 	if (!rc)
 		rc = add_paths(base, ctl_at(reply.json, "paths"), ret);
 	ret->top = ENTRY_FOLDER;

@@ -95,15 +95,29 @@ static bool keep_text(struct call *call, struct berth_str *text)
 	return true;
 }
 
+/* What lies in a session is no plugin's doing: too much of it is the caller's to know. */
+static bool keep_path(struct call *call, struct berth_str *path)
+{
+	char *copy = arena_strndup(call->results.arena, path->ptr, path->len);
+
+	if (!copy)
+		call->sink_code = ERR_PAYLOAD_TOO_LARGE;
+	path->ptr = copy;
+	return copy != NULL;
+}
+
+static bool has_room(struct call *call, size_t count)
+{
+	if (count >= BERTH_RESULTS_MAX)
+		call->sink_code = ERR_PAYLOAD_TOO_LARGE;
+	return count < BERTH_RESULTS_MAX;
+}
+
 static bool grow(struct call *call, void **array, size_t *room, size_t count, size_t size)
 {
 	size_t wanted = *room ? *room * 2 : 16;
 	void *grown;
 
-	if (count >= BERTH_RESULTS_MAX) {
-		call_violate(call, "emitted more than %u results", BERTH_RESULTS_MAX);
-		return false;
-	}
 	if (count < *room)
 		return true;
 	grown = realloc(*array, wanted * size);
@@ -174,8 +188,13 @@ static bool keep_session(struct call *call, const struct berth_session_info *inf
 {
 	struct berth_session_info copy = *info;
 	void *array = call->results.sessions;
-	bool ok = grow(call, &array, &call->results.session_room, call->results.session_count, sizeof(copy));
+	bool ok;
 
+	if (call->results.session_count >= BERTH_RESULTS_MAX) { /* it has pages for them */
+		call_violate(call, "emitted more than %u results", BERTH_RESULTS_MAX);
+		return false;
+	}
+	ok = grow(call, &array, &call->results.session_room, call->results.session_count, sizeof(copy));
 	call->results.sessions = array;
 	if (!ok || !keep_text(call, &copy.ref) || !keep_text(call, &copy.state) ||
 	    !keep_text(call, &copy.workspace_id) || !keep_text(call, &copy.task_id) || !keep_text(call, &copy.intent) ||
@@ -343,9 +362,10 @@ int32_t emit_file(struct berth_call *abi, const struct berth_file_info *info)
 	if (call->sink.file)
 		return pass_on(call, call->sink.file(call->sink.arg, &copy));
 	array = call->results.files;
-	ok = grow(call, &array, &call->results.file_room, call->results.file_count, sizeof(copy));
+	ok = has_room(call, call->results.file_count) &&
+	     grow(call, &array, &call->results.file_room, call->results.file_count, sizeof(copy));
 	call->results.files = array;
-	if (!ok || !keep_text(call, &copy.path))
+	if (!ok || !keep_path(call, &copy.path))
 		return refused(abi);
 	call->results.files[call->results.file_count++] = copy;
 	return BERTH_OK;
@@ -367,9 +387,10 @@ int32_t emit_change(struct berth_call *abi, const struct berth_change *change)
 	}
 	copy.struct_size = sizeof(copy);
 	array = call->results.changes;
-	ok = grow(call, &array, &call->results.change_room, call->results.change_count, sizeof(copy));
+	ok = has_room(call, call->results.change_count) &&
+	     grow(call, &array, &call->results.change_room, call->results.change_count, sizeof(copy));
 	call->results.changes = array;
-	if (!ok || !keep_text(call, &copy.path))
+	if (!ok || !keep_path(call, &copy.path))
 		return refused(abi);
 	call->results.changes[call->results.change_count++] = copy;
 	return BERTH_OK;

@@ -212,6 +212,8 @@ class Hostile(http.server.BaseHTTPRequestHandler):
             self.answer(200, b"")
         elif "/executions/" in self.path:
             self.answer(200, b'{"id":"sexec_1","status":"completed","revision":2,"result":{"exit_code":0}}')
+        elif "list=" in self.path and self.server.too_large:
+            self.answer(413, b'{"error":"payload_too_large","message":"the list has more than 100000 entries"}')
         elif "list=" in self.path:
             self.answer(200, json.dumps({"paths": self.server.paths}).encode())
         else:
@@ -220,7 +222,7 @@ class Hostile(http.server.BaseHTTPRequestHandler):
 
 def serve_lies(b):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
-    server.asked, server.paths, server.listing = [], [], b""
+    server.asked, server.paths, server.listing, server.too_large = [], [], b"", False
     threading.Thread(target=server.serve_forever, daemon=True).start()
     b.port = server.server_address[1]
     return server
@@ -295,6 +297,18 @@ def test_a_lying_sandbox_writes_nothing_outside(make):
     check(done.returncode == 1 and b"damaged" in done.stderr, done.stderr)
     equal(os.listdir(b.dir / "wrong"), [])
     server.shutdown()
+
+
+def test_a_folder_too_large_for_the_route_is_copied(make):
+    """The list route has an end, the script in the sandbox has not; --plain has the route alone, and says what to do."""
+    b = make()
+    server = serve_lies(b)
+    server.too_large = True
+    server.listing = b"=list\n41ed 0 .\n41ed 0 ./d\n=odd\n=links\n=end\n"
+    done = b.ctl("get", *W, "-r", "t", "top", str(b.dir / "top"), text=True)
+    equal((done.returncode, (b.dir / "top/d").is_dir()), (0, True), done.stderr)
+    done = b.ctl("get", *W, "-r", "--plain", "t", "top", str(b.dir / "plain"), text=True)
+    equal((done.returncode, "without --plain a script" in done.stderr, (b.dir / "plain").exists()), (6, True, False), done.stderr)
 
 
 def test_an_interrupted_copy_leaves_no_half_file_and_goes_on(make):

@@ -180,6 +180,22 @@ def test_g3_broken_operations(make):
     equal(b.stop(), 0)
 
 
+def test_a_list_of_too_much_is_no_fault_of_the_plugin(make):
+    """What lies in a sandbox is its own: 413 says what to do, and no plugin is blamed in the log."""
+    b = with_zoo(make, "large-lists").start()
+    where = {"workspace_id": "w", "task_id": "t"}
+    b.run("t", "begin", region="large-lists")
+    equal(len(b.get("/sandbox/files", **where, list="100000").expect(200).json["paths"]), 100000)
+    for path in ("100001", "100000-800", "100000-400"):
+        for details in ("false", "true"):
+            answer = b.get("/sandbox/files", **where, list=path, details=details).expect_error(413, "payload_too_large")
+            check("more than 100000 entries or 32 MiB; list a folder in it, or let a command" in answer.json["message"], answer.json)
+    done = b.ctl("ls", "-w", "w", "t", "100001", text=True)
+    equal((done.returncode, "list a folder in it" in done.stderr), (6, True), done.stderr)
+    check("broke a rule" not in b.log(), "a plugin is not blamed")
+    equal(b.stop(), 0)
+
+
 def admin_target(b, name):
     return {t["name"]: t for t in b.get("/admin/targets").expect(200).json["items"]}[name]
 

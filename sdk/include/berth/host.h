@@ -90,7 +90,10 @@ struct berth_host {
 	int32_t (*fail)(struct berth_call *call, int32_t code, const char *reason, uint32_t retryable,
 			int64_t retry_after_ms, const char *text);
 
-	/* Results. Copied and checked; capped in number and size by the host. */
+	/* Results. Copied and checked; capped in number and size by the host. More sessions than BERTH_RESULTS_MAX are the
+	 * plugin's mistake, list has pages for them. More files or changes, or more than 64 MiB of their paths, are not, as
+	 * they are what lies in the session: emit_file and emit_change return INVALID then, the operation returns that, and
+	 * the caller is told that the folder is too large for one list. */
 	int32_t (*emit_session)(struct berth_call *call, const struct berth_session_info *info);
 	int32_t (*emit_cursor)(struct berth_call *call, const struct berth_str *cursor); /* list: more follows */
 	int32_t (*emit_ending)(struct berth_call *call, const struct berth_ending *ending);

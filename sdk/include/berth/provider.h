@@ -155,7 +155,8 @@ struct berth_ops {
 	/* Emits exactly one file, not following a symlink. */
 	int32_t (*file_stat)(void *inst, struct berth_call *call, const struct berth_session *session,
 			     const struct berth_str *path);
-	/* Emits entries below path ("." = root), not following symlinks, in no order. */
+	/* Emits entries below path ("." = root), not following symlinks, in no order. With more than BERTH_RESULTS_MAX of them
+	 * emit_file says INVALID, which is then what this returns. */
 	int32_t (*file_list)(void *inst, struct berth_call *call, const struct berth_session *session,
 			     const struct berth_str *path, uint32_t flags);
 	/* A folder with something in it needs BERTH_REMOVE_RECURSIVE: CONFLICT, reason "not_empty". */

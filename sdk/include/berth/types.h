@@ -126,7 +126,7 @@ struct berth_pair {
 #define BERTH_TOKEN_MAX 4096u
 #define BERTH_INTENT_MAX 64u
 #define BERTH_BOOT_ID_MAX 256u
-#define BERTH_RESULTS_MAX 100000u /* sessions, files or changes of one call */
+#define BERTH_RESULTS_MAX 100000u /* sessions, files or changes of one call; see emit_file in host.h */
 
 /* The pair that names a task. Each part: first [A-Za-z0-9], then [A-Za-z0-9._-], at most 128 bytes. */
 struct berth_identity {
