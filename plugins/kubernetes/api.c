@@ -142,14 +142,14 @@ static struct berth_http_request request_of(struct exchange *ex, const char *met
 	};
 }
 
-static int32_t exchange_init(struct exchange *ex, struct kube *k, struct berth_call *call, const char *path, bool renew,
-			     struct kerr *err)
+static int32_t exchange_init(struct exchange *ex, struct kube *k, struct berth_call *call, const char *path,
+			     int64_t refused_ns, struct kerr *err)
 {
 	*ex = (struct exchange){.k = k, .call = call, .url = {.max = 8192}, .body = {.max = BODY_MAX}};
 	buf_add(&ex->url, "%s%s", k->cluster.server, path);
 	if (ex->url.bad)
 		return kerr_set(err, BERTH_INTERNAL, "url", "the request's address is too long");
-	return auth_get(k, renew, &ex->credentials, err);
+	return auth_get(k, call, refused_ns, &ex->credentials, err);
 }
 
 static void exchange_fini(struct exchange *ex)
@@ -176,7 +176,7 @@ static struct json_object *parse(struct buf *body)
 	return tree;
 }
 
-static int32_t send_once(struct kube *k, struct berth_call *call, const struct api_request *request, bool renew,
+static int32_t send_once(struct kube *k, struct berth_call *call, const struct api_request *request, int64_t refused_ns,
 			 struct api_answer *ret, int64_t *ret_after_ms, struct kerr *err)
 {
 	struct berth_http_response response = {.struct_size = sizeof(response)};
@@ -184,7 +184,7 @@ static int32_t send_once(struct kube *k, struct berth_call *call, const struct a
 	struct berth_pair headers[3], secret;
 	struct exchange ex;
 	size_t count = 0;
-	int32_t rc = exchange_init(&ex, k, call, request->path, renew, err);
+	int32_t rc = exchange_init(&ex, k, call, request->path, refused_ns, err);
 
 	if (rc)
 		goto out;
@@ -278,16 +278,17 @@ int32_t api_send(struct kube *k, struct berth_call *call, const struct api_reque
 		 struct api_answer *ret_answer, struct kerr *err)
 {
 	bool renewed = false;
+	int64_t began_ns = 0;
 	int32_t rc;
 
 	*ret_answer = (struct api_answer){0};
 	for (unsigned tries = 0;; tries++) {
-		int64_t after_ms = 0, pause;
-		bool renew = ret_answer->status == 401;
+		int64_t after_ms = 0, pause, refused_ns = ret_answer->status == 401 ? began_ns : 0;
 
 		api_drop(ret_answer);
-		renewed = renewed || renew;
-		rc = send_once(k, call, request, renew, ret_answer, &after_ms, err);
+		renewed = renewed || refused_ns;
+		began_ns = text_boot_ns();
+		rc = send_once(k, call, request, refused_ns, ret_answer, &after_ms, err);
 		if (!rc)
 			rc = judge(k, request, ret_answer, after_ms, err);
 		if (ret_answer->status == 429)
@@ -316,15 +317,15 @@ void api_drop(struct api_answer *answer)
 
 /* ---- watch ---- */
 
-static int32_t watch_once(struct kube *k, const char *path, int64_t total_ms, api_line_fn *fn, void *arg, bool renew,
-			  uint32_t *ret_status, struct kerr *err)
+static int32_t watch_once(struct kube *k, const char *path, int64_t total_ms, api_line_fn *fn, void *arg,
+			  int64_t refused_ns, uint32_t *ret_status, struct kerr *err)
 {
 	const struct berth_pair header = {str_of("Accept"), str_of("application/json")};
 	struct berth_http_response response = {.struct_size = sizeof(response)};
 	struct berth_http_request http;
 	struct berth_pair secret;
 	struct exchange ex;
-	int32_t rc = exchange_init(&ex, k, NULL, path, renew, err);
+	int32_t rc = exchange_init(&ex, k, NULL, path, refused_ns, err);
 
 	if (rc)
 		goto out;
@@ -355,8 +356,9 @@ out:
 
 int32_t api_watch(struct kube *k, const char *path, int64_t total_ms, api_line_fn *fn, void *arg, struct kerr *err)
 {
+	int64_t began_ns = text_boot_ns();
 	uint32_t status;
-	int32_t rc = watch_once(k, path, total_ms, fn, arg, false, &status, err);
+	int32_t rc = watch_once(k, path, total_ms, fn, arg, 0, &status, err);
 
-	return status == 401 ? watch_once(k, path, total_ms, fn, arg, true, &status, err) : rc;
+	return status == 401 ? watch_once(k, path, total_ms, fn, arg, began_ns, &status, err) : rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies the credentials for one request out of the cluster's materials, which may be replaced by another thread the
- * moment the lock is free. Reads small local files under the lock, or runs the operator's own credential program; never
- * the network.
+ * moment the lock is free. Reads small local files under the lock; what the operator's own credential program prints is
+ * execcred.c's. Never the network.
  */
 #include "auth.h"
 
@@ -15,21 +15,32 @@ static int32_t get(struct material *m, bool renew, char **ret, struct kerr *err)
 	return material_is_set(m) ? material_get(m, renew, ret, err) : BERTH_OK;
 }
 
-/* The program runs under this lock: who else wants its credential would have to wait for it anyway. */
-static int32_t get_printed(struct kube *k, bool renew, struct credentials *ret, char **ret_token, struct kerr *err)
+static char *taken(struct material *m)
 {
-	int32_t rc = execcred_get(&k->cluster, &k->exec, renew, err);
+	char *text = m->text;
 
-	if (!rc)
-		rc = get(&k->exec.token, false, ret_token, err);
-	if (!rc)
-		rc = get(&k->cluster.ca, false, &ret->ca, err);
-	if (!rc)
-		rc = get(&k->exec.cert, false, &ret->cert, err);
-	return rc ? rc : get(&k->exec.key, false, &ret->key, err);
+	m->text = NULL;
+	return text;
 }
 
-static int32_t get_all(struct kube *k, bool renew, struct credentials *ret, char **ret_token, struct kerr *err)
+static int32_t get_printed(struct kube *k, struct berth_call *call, int64_t refused_ns, struct credentials *ret,
+			   char **ret_token, struct kerr *err)
+{
+	struct execcred cred;
+	int32_t rc = execprog_get(&k->cluster, &k->exec, refused_ns, call, &cred, err);
+
+	if (rc)
+		return rc;
+	*ret_token = taken(&cred.token);
+	ret->cert = taken(&cred.cert);
+	ret->key = taken(&cred.key);
+	pthread_mutex_lock(&k->lock);
+	rc = get(&k->cluster.ca, false, &ret->ca, err);
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
+
+static int32_t get_all_locked(struct kube *k, bool renew, struct credentials *ret, char **ret_token, struct kerr *err)
 {
 	int32_t rc = get(&k->cluster.token, renew, ret_token, err);
 
@@ -40,6 +51,16 @@ static int32_t get_all(struct kube *k, bool renew, struct credentials *ret, char
 	return rc ? rc : get(&k->cluster.key, renew, &ret->key, err);
 }
 
+static int32_t get_all(struct kube *k, bool renew, struct credentials *ret, char **ret_token, struct kerr *err)
+{
+	int32_t rc;
+
+	pthread_mutex_lock(&k->lock);
+	rc = get_all_locked(k, renew, ret, ret_token, err);
+	pthread_mutex_unlock(&k->lock);
+	return rc;
+}
+
 static bool is_token(const char *token)
 {
 	for (; *token; token++)
@@ -48,15 +69,14 @@ static bool is_token(const char *token)
 	return true;
 }
 
-int32_t auth_get(struct kube *k, bool renew, struct credentials *ret, struct kerr *err)
+int32_t auth_get(struct kube *k, struct berth_call *call, int64_t refused_ns, struct credentials *ret, struct kerr *err)
 {
 	char *token = NULL;
 	int32_t rc;
 
 	*ret = (struct credentials){0};
-	pthread_mutex_lock(&k->lock);
-	rc = k->cluster.exec ? get_printed(k, renew, ret, &token, err) : get_all(k, renew, ret, &token, err);
-	pthread_mutex_unlock(&k->lock);
+	rc = k->cluster.exec ? get_printed(k, call, refused_ns, ret, &token, err)
+			     : get_all(k, refused_ns != 0, ret, &token, err);
 	if (!rc && token && !is_token(token))
 		rc = kerr_set(err, BERTH_INVALID, "credential", "the token holds a blank or a control byte");
 	if (!rc && token && asprintf(&ret->bearer, "Bearer %s", token) < 0) {

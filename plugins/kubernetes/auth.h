@@ -10,8 +10,10 @@ struct credentials {
 	char *ca, *cert, *key;
 };
 
-/* `renew`: the API server refused the last ones; files are read again whatever their age. */
-int32_t auth_get(struct kube *k, bool renew, struct credentials *ret, struct kerr *err);
+/* refused_ns: when the request began whose credentials the API server refused; files are read again whatever their age,
+ * and the program of a kubeconfig is run unless that happened since. 0: none was refused. `call` may be NULL. */
+int32_t auth_get(struct kube *k, struct berth_call *call, int64_t refused_ns, struct credentials *ret,
+		 struct kerr *err);
 void auth_drop(struct credentials *credentials);
 
 #endif

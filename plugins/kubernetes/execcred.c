@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Credentials from a program that a kubeconfig names (aws, gke-gcloud-auth-plugin, kubelogin), only where the operator
- * has switched that on: it runs as berthd's user with berthd's environment. Kept until it expires or is refused. Its
- * output is never logged.
+ * has switched that on: it runs as berthd's user with berthd's environment. Kept until it expires or is refused. Any
+ * thread; one of those that need it runs it, the others wait, each no longer than its own call may, but a cancel does
+ * not end the wait. Its output is never logged.
  */
 #include "execcred.h"
 
@@ -11,12 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api.h"
+#include "kube.h"
 
 #define OUTPUT_MAX ((size_t)64 * 1024)
 #define LEEWAY_MS 60000 /* before its end it is as good as over */
+#define FAILED_NS INT64_C(5000000000)
+#define SLICE_NS 100000000
+#define NS_PER_MS INT64_C(1000000)
 
 /* The environment of this process, under what the kubeconfig says. */
 static char **make_env(const struct cluster *cluster, char *info)
@@ -116,27 +122,20 @@ static int32_t explain(int32_t rc, int32_t status, const char *name, struct kerr
 	return BERTH_OK;
 }
 
-int32_t execcred_get(const struct cluster *cluster, struct execcred *cred, bool force, struct kerr *err)
+static int32_t run_program(const struct cluster *cluster, int64_t deadline_ns, struct execcred *ret, struct kerr *err)
 {
-	bool have = cred->token.text || cred->cert.text;
-	char *info, *out, **env;
+	char *info = make_info(cluster), **env = info ? make_env(cluster, info) : NULL, *out = malloc(OUTPUT_MAX);
 	int32_t rc, status = 0;
 	size_t len = 0;
 
-	if (have && !force && (!cred->until_ms || text_now_ms() + LEEWAY_MS < cred->until_ms))
-		return BERTH_OK;
-	info = make_info(cluster);
-	env = info ? make_env(cluster, info) : NULL;
-	out = malloc(OUTPUT_MAX);
 	if (!env || !out) {
 		rc = kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	} else {
-		rc = berth_spawn_read(cluster->exec->argv, env, text_boot_ns() + (int64_t)EXECCRED_MS * 1000000, out,
-				      OUTPUT_MAX, &len, &status);
+		rc = berth_spawn_read(cluster->exec->argv, env, deadline_ns, out, OUTPUT_MAX, &len, &status);
 		rc = explain(rc, status, cluster->exec->argv[0], err);
 	}
 	if (!rc)
-		rc = execcred_parse(out, len, cred, err);
+		rc = execcred_parse(out, len, ret, err);
 	if (out)
 		explicit_bzero(out, OUTPUT_MAX);
 	free(out);
@@ -151,4 +150,135 @@ void execcred_fini(struct execcred *cred)
 	material_fini(&cred->cert);
 	material_fini(&cred->key);
 	*cred = (struct execcred){0};
+}
+
+/* ---- one for all ---- */
+
+void execprog_init(struct execprog *prog)
+{
+	pthread_condattr_t attr;
+
+	*prog = (struct execprog){0};
+	pthread_mutex_init(&prog->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&prog->done, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+void execprog_fini(struct execprog *prog)
+{
+	execcred_fini(&prog->cred);
+	pthread_cond_destroy(&prog->done);
+	pthread_mutex_destroy(&prog->lock);
+}
+
+static bool is_usable_locked(const struct execprog *prog, int64_t refused_ns)
+{
+	return (prog->cred.token.text || prog->cred.cert.text) && (!refused_ns || prog->began_ns > refused_ns);
+}
+
+/* What came while somebody waits for it is believed whatever its end: one of the clocks may be wrong. */
+static bool is_good_locked(const struct execprog *prog, int64_t since_ns, int64_t leeway_ms)
+{
+	int64_t until_ms = prog->cred.until_ms;
+
+	return !until_ms || text_now_ms() + leeway_ms < until_ms || prog->printed_ns >= since_ns;
+}
+
+static bool has_failed_locked(const struct execprog *prog)
+{
+	return prog->failed_ns && text_boot_ns() - prog->failed_ns < FAILED_NS;
+}
+
+/* Until it ends, or a moment has passed. */
+static void wait_locked(struct execprog *prog)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += SLICE_NS;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	pthread_cond_timedwait(&prog->done, &prog->lock, &until);
+}
+
+static int32_t too_late(struct kerr *err)
+{
+	return kerr_set(err, BERTH_TIMEOUT, "exec_plugin", "the call's deadline passed before there was a credential");
+}
+
+/* Runs it, without the lock meanwhile. What a call had too little time for is no failure of the program. */
+static void refresh_locked(const struct cluster *cluster, struct execprog *prog, int64_t deadline_ns)
+{
+	int64_t began_ns = text_boot_ns(), limit_ns = began_ns + EXECCRED_MS * NS_PER_MS;
+	struct execcred cred = {0};
+	struct kerr why = {0};
+	int32_t rc;
+
+	prog->running = true;
+	pthread_mutex_unlock(&prog->lock);
+	rc = run_program(cluster, deadline_ns < limit_ns ? deadline_ns : limit_ns, &cred, &why);
+	pthread_mutex_lock(&prog->lock);
+	prog->running = false;
+	pthread_cond_broadcast(&prog->done);
+	if (rc) {
+		execcred_fini(&cred);
+		prog->failed_ns = deadline_ns < limit_ns && text_boot_ns() >= deadline_ns ? 0 : text_boot_ns();
+		prog->why = why;
+		return;
+	}
+	execcred_fini(&prog->cred);
+	prog->cred = cred;
+	prog->began_ns = began_ns;
+	prog->printed_ns = text_boot_ns();
+	prog->failed_ns = 0;
+}
+
+static int32_t copy(struct material *ret, const struct material *from, struct kerr *err)
+{
+	return put(ret, from->text ? from->text : "", err);
+}
+
+static int32_t copy_locked(const struct execprog *prog, struct execcred *ret, struct kerr *err)
+{
+	int32_t rc = copy(&ret->token, &prog->cred.token, err);
+
+	if (!rc)
+		rc = copy(&ret->cert, &prog->cred.cert, err);
+	if (!rc)
+		rc = copy(&ret->key, &prog->cred.key, err);
+	if (rc)
+		execcred_fini(ret);
+	return rc;
+}
+
+int32_t execprog_get(const struct cluster *cluster, struct execprog *prog, int64_t refused_ns, struct berth_call *call,
+		     struct execcred *ret, struct kerr *err)
+{
+	int64_t deadline_ns = call ? kube_deadline_ns(call) : INT64_MAX, since_ns = text_boot_ns();
+	int32_t rc = BERTH_OK;
+
+	*ret = (struct execcred){0};
+	pthread_mutex_lock(&prog->lock);
+	while (!rc && !(is_usable_locked(prog, refused_ns) && is_good_locked(prog, since_ns, LEEWAY_MS)) &&
+	       !has_failed_locked(prog)) {
+		if (text_boot_ns() >= deadline_ns)
+			rc = too_late(err);
+		else if (prog->running)
+			wait_locked(prog);
+		else
+			refresh_locked(cluster, prog, deadline_ns);
+	}
+	/* What has not expired yet does as long as nothing newer is to be had. */
+	if (!rc && !(is_usable_locked(prog, refused_ns) && is_good_locked(prog, since_ns, 0))) {
+		*err = prog->why;
+		rc = err->code;
+	}
+	if (!rc)
+		rc = copy_locked(prog, ret, err);
+	pthread_mutex_unlock(&prog->lock);
+	return rc;
 }

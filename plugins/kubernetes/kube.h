@@ -43,7 +43,7 @@ struct kube {
 	_Atomic int64_t quiet_ns; /* the API server asked for less until then; what is not urgent waits */
 	pthread_mutex_t lock;
 	struct cluster cluster;	       /* lock: the materials */
-	struct execcred exec;	       /* lock */
+	struct execprog exec;
 	struct sign_key *sign_key;     /* lock: as it was last decoded; NULL: not yet */
 	unsigned char sign_digest[32]; /* lock: of the text that it was decoded from */
 	struct watch *watch;

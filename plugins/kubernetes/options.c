@@ -317,6 +317,7 @@ int32_t kube_open(const struct berth_open_args *args, struct berth_call *call, v
 		return kube_host->fail(call, BERTH_UNAVAILABLE, "memory", 1, 0, "no memory");
 	k->target = args->target;
 	pthread_mutex_init(&k->lock, NULL);
+	execprog_init(&k->exec);
 	handed_init(&k->handed);
 	rc = take_values(&o);
 	if (!rc)
@@ -355,7 +356,7 @@ void kube_close(void *inst)
 	handed_fini(&k->handed);
 	json_object_put(k->template);
 	sign_key_drop(k->sign_key);
-	execcred_fini(&k->exec);
+	execprog_fini(&k->exec);
 	cluster_fini(&k->cluster);
 	free(k->deployment);
 	free(k->ns);

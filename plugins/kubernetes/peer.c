@@ -48,7 +48,7 @@ struct exchange {
 	size_t piece_len, piece_given;
 	char token[SIGN_TOKEN_MAX + 1];
 	char nonce[33];
-	bool renew; /* the API server refused the last credential */
+	int64_t refused_ns; /* when the request began whose credential the API server refused; 0: none */
 	uint32_t status;
 	struct answerer who;
 	int32_t result; /* what R said; -1: nothing yet */
@@ -419,7 +419,7 @@ static int32_t exchange(struct exchange *ex, const char *method, const char *pat
 	struct berth_http_request http;
 	struct berth_pair headers[2], secrets[2];
 	size_t count = 0;
-	int32_t rc = ex->k->via_proxy ? auth_get(ex->k, ex->renew, &credentials, ex->err) : BERTH_OK;
+	int32_t rc = ex->k->via_proxy ? auth_get(ex->k, ex->call, ex->refused_ns, &credentials, ex->err) : BERTH_OK;
 
 	if (rc)
 		return rc;
@@ -548,7 +548,8 @@ static int32_t judge(struct exchange *ex)
 /* What one try leaves for the next. */
 struct tries {
 	int64_t clock_ms; /* how far the executor's clock is ahead; 0: not known to be */
-	bool renew;	  /* the credential is to be read again */
+	int64_t began_ns;
+	int64_t refused_ns; /* when the one began whose credential was refused: it is to be read again */
 	bool renewed;
 	bool touched;
 	bool again; /* something was refused for what is known better now */
@@ -558,11 +559,12 @@ struct tries {
 static bool learn(struct exchange *ex, int32_t rc, struct tries *tries)
 {
 	struct session *session = ex->session;
+	bool renew = rc == BERTH_UNAUTHENTICATED && was_refused(ex) && !tries->renewed;
 
-	tries->renew = rc == BERTH_UNAUTHENTICATED && was_refused(ex) && !tries->renewed;
-	tries->renewed = tries->renewed || tries->renew;
-	if (rc != BERTH_UNAUTHENTICATED || tries->renew)
-		return tries->renew;
+	tries->refused_ns = renew ? tries->began_ns : 0;
+	tries->renewed = tries->renewed || renew;
+	if (rc != BERTH_UNAUTHENTICATED || renew)
+		return renew;
 	if (!strcmp(ex->reason, "instance") && strlen(ex->who.instance) == INSTANCE_LEN &&
 	    strcmp(ex->who.instance, session->instance)) {
 		memcpy(session->instance, ex->who.instance, sizeof(session->instance));
@@ -585,7 +587,8 @@ static int32_t try_once(struct kube *k, struct berth_call *call, struct session 
 	if (!ex)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	rc = exchange_init(ex, k, call, session, request, err);
-	ex->renew = tries->renew;
+	ex->refused_ns = tries->refused_ns;
+	tries->began_ns = text_boot_ns();
 	if (!rc)
 		rc = make_body(ex);
 	if (!rc)
@@ -627,7 +630,7 @@ int32_t peer_send(struct kube *k, struct berth_call *call, struct session *sessi
 	return rc;
 }
 
-static int32_t health_once(struct kube *k, struct berth_call *call, struct session *session, bool renew,
+static int32_t health_once(struct kube *k, struct berth_call *call, struct session *session, int64_t refused_ns,
 			   bool *ret_refused, struct json_object **ret, struct kerr *err)
 {
 	struct exchange *ex = malloc(sizeof(*ex));
@@ -638,7 +641,7 @@ static int32_t health_once(struct kube *k, struct berth_call *call, struct sessi
 	if (!ex)
 		return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 	rc = exchange_init(ex, k, call, session, NULL, err);
-	ex->renew = renew;
+	ex->refused_ns = refused_ns;
 	if (!rc)
 		rc = exchange(ex, "GET", "/v1/health", &sent);
 	*ret_refused = !rc && was_refused(ex);
@@ -654,10 +657,11 @@ static int32_t health_once(struct kube *k, struct berth_call *call, struct sessi
 int32_t peer_health(struct kube *k, struct berth_call *call, struct session *session, struct json_object **ret,
 		    struct kerr *err)
 {
+	int64_t began_ns = text_boot_ns();
 	bool refused;
 	int32_t rc;
 
 	*ret = NULL;
-	rc = health_once(k, call, session, false, &refused, ret, err);
-	return refused ? health_once(k, call, session, true, &refused, ret, err) : rc;
+	rc = health_once(k, call, session, 0, &refused, ret, err);
+	return refused ? health_once(k, call, session, began_ns, &refused, ret, err) : rc;
 }

@@ -3,7 +3,7 @@
 
 import os
 
-from harness import equal, settled, wait_for
+from harness import check, equal, settled, wait_for
 from test_kubernetes import clustered, count, task_pod
 
 # Says nothing, so that only the plugin knows that it may run; TERM alone does not end it.
@@ -125,3 +125,26 @@ def test_a_token_that_is_refused_to_the_watch(make, kube):
     revoke(kube, file, "second")
     kube.call(lambda: setattr(kube.api, "cut_watches", 1))
     wait_for(lambda: count(kube, "GET", "watch=1") == before + 2 and kube.api.watchers, 20, "the watch by another token, at once")
+
+
+@clustered
+def test_a_login_that_hangs_holds_up_no_command(make, kube):
+    """What goes to the pod itself needs none: it is not behind those who wait for the program."""
+    program, hang, here = (kube.dir / name for name in ("login", "login.hang", "login.here"))
+    program.write_text('#!/bin/sh\necho $$ > "$0.here"\nwhile [ -e "$0.hang" ]; do sleep 0.05; done\n'
+                       'echo "{\\"kind\\": \\"ExecCredential\\", \\"status\\": {\\"token\\": \\"fake-token\\", '
+                       '\\"expirationTimestamp\\": \\"2020-01-01T00:00:00Z\\"}}"\n')
+    program.chmod(0o700)
+    config = kube.kubeconfig(exec=f"{{apiVersion: client.authentication.k8s.io/v1, command: {program}}}")
+    b = make(kubeconfig=config, exec_plugins="true").start()
+    b.sh("t", "true")
+    hang.touch()
+    here.unlink()
+    other = b.create("u", "true", timeout_seconds=60).expect(202).json
+    wait_for(lambda: here.exists() and here.read_text().endswith("\n"), 20, "the program to hang")
+    process = int(here.read_text())
+    for word in ("one", "two", "three"):
+        equal(b.sh("t", f"echo {word}"), f"{word}\n".encode())
+    check(os.path.exists(f"/proc/{process}"), "the commands waited until the program was killed")
+    hang.unlink()
+    equal(b.finish(other["id"])["status"], "completed")
