@@ -5,6 +5,8 @@
  */
 #include "conf/internal.h"
 
+#include "core/clock.h"
+
 static char *end_of_login(char *url)
 {
 	char *at = strstr(url, "://");
@@ -66,6 +68,8 @@ int conf_apply_redis(struct conf *conf, const char *env_url, struct err *err)
 
 int conf_check_redis(const struct conf *conf, struct err *err)
 {
+	char wait[32], ttl[32];
+
 	if (strpbrk(conf->redis_prefix, "{}* \t\n") || strlen(conf->redis_prefix) > 64)
 		return err_set(err, ERR_CONFIG,
 			       "%s: redis.prefix: expected up to 64 characters, none of them {, }, * or blank",
@@ -77,5 +81,11 @@ int conf_check_redis(const struct conf *conf, struct err *err)
 			       conf_at(conf, "redis.url"));
 	if (*conf->redis_user && !conf->redis_secret && !conf->redis_login_url)
 		return err_set(err, ERR_CONFIG, "%s: redis.user: needs redis.password", conf_at(conf, "redis.user"));
-	return 0;
+	if (conf->redis_min_acks == 0 || conf->redis_ack_wait_ms <= conf->operation_ttl_ms)
+		return 0;
+	clock_format_duration(conf->redis_ack_wait_ms, wait);
+	clock_format_duration(conf->operation_ttl_ms, ttl);
+	return err_set(err, ERR_CONFIG,
+		       "%s: redis.ack_wait: %s is above lease.operation_ttl, %s: whoever waits so long counts as dead",
+		       conf_at(conf, "redis.ack_wait"), wait, ttl);
 }

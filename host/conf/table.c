@@ -104,7 +104,7 @@ const struct option_row conf_options[] = {
     COUNT("redis.connections", redis_connections, "16", 1, 1024, .doc = "Connections at once."),
     COUNT("redis.min_acks", redis_min_acks, "0", 0, 100,
 	  .doc = "Replicas that must have a change before it counts; with 0 a failover may lose the last ones."),
-    TTL("redis.ack_wait", redis_ack_wait_ms, "1s", .doc = "How long the replicas' word is waited for."),
+    TTL("redis.ack_wait", redis_ack_wait_ms, "1s", .doc = "How long the replicas' word is waited for; no longer than lease.operation_ttl."),
     WORD("objects.type", blob_type, "dir", .words = "dir|s3", .doc = "Where objects are kept; this version has dir."),
     TEXT("objects.path", blob_path, "", .doc = "Folder of the objects; empty means objects in state_dir."),
 

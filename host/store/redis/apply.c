@@ -254,7 +254,7 @@ static int judge(struct building *b, const redisReply *reply, struct err *err)
 
 int apply_step(struct rconn *conn, const struct txn *txn, bool writes, struct err *err)
 {
-	struct building b = {.conn = conn, .txn = txn, .writes = writes};
+	struct building b = {.conn = conn, .txn = txn, .writes = writes, .args.writes = writes};
 	int64_t start_ns = clock_boot_ns();
 	redisReply *reply = NULL;
 	int rc;

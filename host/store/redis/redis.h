@@ -133,17 +133,18 @@ int wire_connect(struct rconn *conn, struct redis_info *ret_info, struct err *er
 void wire_drop(struct rconn *conn);
 /* Drops a connection that was closed while it was idle, before anything is sent on it whose fate would not be known. */
 void wire_check_idle(struct rconn *conn);
-/* Sends a command and, after it, `then` unless NULL; the answers in *ret (to be freed) and *ret_then. WIRE_BROKEN: the
- * connection is gone, and nobody knows whether the command was run. */
+/* Sends a command and, after it, `then` unless NULL, which may take then_ms by itself; the answers in *ret (to be freed)
+ * and *ret_then. WIRE_BROKEN: the connection is gone, and nobody knows whether the command was run. */
 #define WIRE_BROKEN 1
 struct wire_args {
 	const char **ptr;
 	size_t *len;
 	int count, room;
 	int error;
+	bool writes; /* of a script: redis.min_acks replicas must have what it does */
 };
-int wire_send(struct rconn *conn, const struct wire_args *args, const struct wire_args *then, redisReply **ret,
-	      redisReply **ret_then, struct err *err);
+int wire_send(struct rconn *conn, const struct wire_args *args, const struct wire_args *then, int64_t then_ms,
+	      redisReply **ret, redisReply **ret_then, struct err *err);
 void wire_arg(struct wire_args *args, const char *ptr, size_t len);
 void wire_text(struct wire_args *args, const char *text);
 void wire_fini(struct wire_args *args);

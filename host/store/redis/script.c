@@ -48,7 +48,7 @@ static int load_one(struct rconn *conn, enum redis_script script, struct err *er
 	wire_text(&args, "LOAD");
 	wire_text(&args, text);
 	rc = args.error != 0 ? err_set(err, ERR_NOMEM, "no memory for a script")
-			     : wire_send(conn, &args, NULL, &reply, NULL, err);
+			     : wire_send(conn, &args, NULL, 0, &reply, NULL, err);
 	if (rc == 0 && reply->type == REDIS_REPLY_ERROR) {
 		rc = wire_error(reply->str, &again, err);
 		err_prefix(err, "script %s", scripts[script].name);
@@ -115,7 +115,7 @@ static void build(struct wire_args *all, struct rconn *conn, const struct call *
 static int send_once(struct rconn *conn, struct call *call, struct err *err)
 {
 	struct redis_store *store = conn->store;
-	bool waits = call->script == SCRIPT_apply && store->min_acks > 0;
+	bool waits = call->args->writes && store->min_acks > 0;
 	struct wire_args all = {0}, wait = {0};
 	char acks[16], ms[24];
 	int rc;
@@ -132,7 +132,7 @@ static int send_once(struct rconn *conn, struct call *call, struct err *err)
 	if (all.error != 0 || wait.error != 0)
 		rc = err_set(err, ERR_NOMEM, "no memory to talk to Redis");
 	else
-		rc = wire_send(conn, &all, waits ? &wait : NULL, &call->reply, &call->acks, err);
+		rc = wire_send(conn, &all, waits ? &wait : NULL, store->ack_wait_ms, &call->reply, &call->acks, err);
 	wire_fini(&all);
 	wire_fini(&wait);
 	return rc;

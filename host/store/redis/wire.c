@@ -154,8 +154,31 @@ void wire_check_idle(struct rconn *conn)
 		wire_drop(conn);
 }
 
-int wire_send(struct rconn *conn, const struct wire_args *args, const struct wire_args *then, redisReply **ret,
-	      redisReply **ret_then, struct err *err)
+/* An answer that may take `ms` longer than others. */
+static int get_late_reply(redisContext *ctx, int64_t ms, redisReply **ret, struct err *err)
+{
+	struct timeval usual = {.tv_sec = ANSWER_S}, longer = {.tv_sec = ANSWER_S + ms / 1000 + 1};
+	redisReply *reply = NULL;
+	int rc;
+
+	if (redisSetTimeout(ctx, longer) != REDIS_OK) {
+		away(err, NULL, ctx->errstr);
+		return WIRE_BROKEN;
+	}
+	rc = get_reply(ctx, &reply, err);
+	if (rc == 0 && redisSetTimeout(ctx, usual) != REDIS_OK) {
+		away(err, NULL, ctx->errstr);
+		rc = WIRE_BROKEN;
+	}
+	if (rc == 0)
+		*ret = reply;
+	else
+		freeReplyObject(reply);
+	return rc;
+}
+
+int wire_send(struct rconn *conn, const struct wire_args *args, const struct wire_args *then, int64_t then_ms,
+	      redisReply **ret, redisReply **ret_then, struct err *err)
 {
 	int rc = 0;
 
@@ -167,7 +190,7 @@ int wire_send(struct rconn *conn, const struct wire_args *args, const struct wir
 	metric_add(METRIC_STORE_ROUND_TRIPS, 0, 0, 1);
 	rc = get_reply(conn->ctx, ret, err);
 	if (rc == 0 && then != NULL) {
-		rc = get_reply(conn->ctx, ret_then, err);
+		rc = get_late_reply(conn->ctx, then_ms, ret_then, err);
 		if (rc != 0) {
 			freeReplyObject(*ret);
 			*ret = NULL;

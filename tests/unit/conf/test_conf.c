@@ -117,6 +117,8 @@ static const struct {
     {"store : { type = \"etcd\"; };", {"store.type", "sqlite"}},
     {"redis : { url = \"redis://u:sesame@h\"; };", {"berth.conf:2: redis.url", "redis.password"}},
     {"store : { type = \"redis\"; }; redis : { url = \"redis://h\"; user = \"u\"; };", {"redis.user", "needs redis.password"}},
+    {"store : { type = \"redis\"; };\nredis : { url = \"redis://h\"; min_acks = 1; ack_wait = \"31s\"; };",
+     {"berth.conf:3: redis.ack_wait", "31s is above lease.operation_ttl, 30s"}},
     {"redis : { prefix = \"a{b}\"; };", {"redis.prefix", "none of them"}},
     {"redis : { password = \"sesame\"; };", {"redis.password", "file:/path"}},
     {"redis : { password = \"file:/nonexistent/berth\"; };", {"redis.password", "nonexistent"}},

@@ -76,7 +76,7 @@ static void stop_cluster(struct cluster *cluster)
 }
 
 /* The sentinel finds the replica by itself, a while after it was started. */
-static int open_by_sentinel(struct cluster *cluster, unsigned min_acks, struct store **ret, struct err *err)
+static int open_by_sentinel(struct cluster *cluster, int64_t ack_wait_ms, struct store **ret, struct err *err)
 {
 	char url[64];
 	struct store_redis_config config = {
@@ -84,8 +84,8 @@ static int open_by_sentinel(struct cluster *cluster, unsigned min_acks, struct s
 		.deployment = "test",
 		.host_id = "h",
 		.prefix = "t",
-		.min_acks = min_acks,
-		.ack_wait_ms = 2000,
+		.min_acks = 1,
+		.ack_wait_ms = ack_wait_ms,
 	};
 
 	snprintf(url, sizeof(url), "redis+sentinel://127.0.0.1:1,127.0.0.1:%d/main", cluster->port);
@@ -157,12 +157,12 @@ static void wait_count(struct writer *writer, int more)
 	}
 }
 
-static bool store_opens(struct cluster *cluster, struct store **ret)
+static bool store_opens(struct cluster *cluster, int64_t ack_wait_ms, struct store **ret)
 {
 	int64_t until = clock_after_ms(WAIT_MS);
 	struct err err = {0};
 
-	while (open_by_sentinel(cluster, 1, ret, &err) != 0) {
+	while (open_by_sentinel(cluster, ack_wait_ms, ret, &err) != 0) {
 		if (clock_boot_ns() > until)
 			fail_msg("%s", err.msg);
 		redis_server_breathe();
@@ -182,7 +182,7 @@ static void test_failover(void **state)
 	(void)state;
 	start_cluster(&cluster);
 	wait_replication(&cluster.master, "state=online");
-	assert_true(store_opens(&cluster, &writer.store));
+	assert_true(store_opens(&cluster, 2000, &writer.store));
 	assert_int_equal(pthread_create(&writer.thread, NULL, writer_main, &writer), 0);
 	wait_count(&writer, ROWS);
 	/* The master dies in the middle of it; without a second replica the new one has nobody to acknowledge. */
@@ -206,6 +206,17 @@ static void test_failover(void **state)
 	stop_cluster(&cluster);
 }
 
+static int get_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct put *put = arg;
+	struct store_row row;
+	int rc = txn_get(txn, STORE_TASK, put->key, &row, err);
+
+	if (rc == 0 && row.doc == NULL)
+		fail_msg("no row \"%s\"", put->key);
+	return rc;
+}
+
 /* Too few replicas: the step is applied, but nobody is told that it is safe. */
 static void test_too_few(void **state)
 {
@@ -217,11 +228,37 @@ static void test_too_few(void **state)
 	(void)state;
 	start_cluster(&cluster);
 	wait_replication(&cluster.master, "state=online");
-	assert_true(store_opens(&cluster, &store));
+	assert_true(store_opens(&cluster, 2000, &store));
 	assert_int_equal(store_update(store, put_step, &put, &err), 0);
 	kill(cluster.replica.pid, SIGSTOP);
 	assert_int_equal(store_update(store, put_step, &put, &err), ERR_STORE);
 	assert_string_equal(err.reason, "outcome_unknown");
+	/* What reads a row that is remembered asks Redis whether it still stands, and no replica. */
+	assert_int_equal(store_update(store, get_step, &put, &err), 0);
+	assert_int_equal(store_view(store, get_step, &put, &err), 0);
+	kill(cluster.replica.pid, SIGCONT);
+	assert_int_equal(store_update(store, put_step, &put, &err), 0);
+	store_close(store);
+	stop_cluster(&cluster);
+}
+
+/* The replicas' word may take longer than any other answer of Redis. */
+static void test_long_wait(void **state)
+{
+	struct cluster cluster;
+	struct store *store = NULL;
+	struct put put = {.key = "k"};
+	struct err err = {0};
+
+	(void)state;
+	start_cluster(&cluster);
+	wait_replication(&cluster.master, "state=online");
+	assert_true(store_opens(&cluster, 6000, &store));
+	kill(cluster.replica.pid, SIGSTOP);
+	assert_int_equal(store_update(store, put_step, &put, &err), ERR_STORE);
+	assert_string_equal(err.reason, "outcome_unknown");
+	assert_non_null(strstr(err.msg, "0 of the 1 replicas"));
+	assert_true(store_healthy(store, &err));
 	kill(cluster.replica.pid, SIGCONT);
 	assert_int_equal(store_update(store, put_step, &put, &err), 0);
 	store_close(store);
@@ -241,6 +278,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_failover),
 		cmocka_unit_test(test_too_few),
+		cmocka_unit_test(test_long_wait),
 	};
 
 	if (argc > 1)
