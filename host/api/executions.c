@@ -136,7 +136,7 @@ static int take_key(const struct req *req, const char **ret, struct err *err)
 	return 0;
 }
 
-/* May this token make that? A signed one names task and body, and is used up. */
+/* May this token make that? A signed one names task and body, and makes one execution. */
 static int check_create(const struct req *req, struct execution_create *in, struct err *err)
 {
 	const struct signed_token *sig = req->sig;
@@ -296,7 +296,7 @@ static int begin_cancel(struct req *req, struct err *err)
 	if (r == 0)
 		r = execution_reach(req, id, &head, err);
 	if (r == 0 && req->sig)
-		r = execution_use_nonce(executions_of(req), req->sig->nonce_key, req->sig->expires_ms, err);
+		r = execution_use_nonce(executions_of(req), req->sig->nonce_key, id, req->sig->expires_ms, err);
 	if (r == 0)
 		r = execution_cancel(executions_of(req), id, "requested", &done, err);
 	if (r != 0)

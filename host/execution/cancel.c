@@ -289,23 +289,24 @@ void cancel_task(const struct ident *ident, bool force, void *arg)
 /* ---- nonces ---- */
 
 struct use {
-	const char *key;
+	const char *key, *id;
 	int64_t expires_ms;
 };
 
+/* The cancel is another step: where that one fails, or its answer is lost, the same is asked again, and may be. */
 static int use_step(struct txn *txn, void *arg, struct err *err)
 {
 	const struct use *use = arg;
 	char id[IDENT_ID_MAX + 1];
 	bool used;
-	int rc = nonce_look_step(txn, use->key, NULL, &used, id, err);
+	int rc = nonce_look_step(txn, use->key, NONCE_CANCEL, &used, id, err);
 
 	if (rc || used)
-		return rc ? rc : nonce_refuse(err);
-	return nonce_put_step(txn, use->key, use->expires_ms, NULL, NULL, err);
+		return rc ? rc : strcmp(id, use->id) == 0 ? 0 : nonce_refuse(err);
+	return nonce_put_step(txn, use->key, use->expires_ms, use->id, NONCE_CANCEL, err);
 }
 
-int execution_use_nonce(struct executions *e, const char *key, int64_t expires_ms, struct err *err)
+int execution_use_nonce(struct executions *e, const char *key, const char *id, int64_t expires_ms, struct err *err)
 {
-	return steps_update(e, use_step, &(struct use){.key = key, .expires_ms = expires_ms}, err);
+	return steps_update(e, use_step, &(struct use){.key = key, .id = id, .expires_ms = expires_ms}, err);
 }

@@ -65,8 +65,9 @@ struct execution_create {
 int execution_create(struct executions *e, const struct execution_create *in, char ret_id[IDENT_ID_MAX + 1],
 		     bool *ret_replayed, struct err *err);
 
-/* Takes a nonce for something else than a create. ERR_UNAUTHORIZED: it was used already. */
-int execution_use_nonce(struct executions *e, const char *key, int64_t expires_ms, struct err *err);
+/* Takes a nonce for the cancel of an execution, for the same one as often as it is asked. ERR_UNAUTHORIZED: it was used for
+ * something else. */
+int execution_use_nonce(struct executions *e, const char *key, const char *id, int64_t expires_ms, struct err *err);
 
 /* Asks for cancel; *ret_done: the record is terminal now. */
 int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err);

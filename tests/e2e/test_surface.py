@@ -79,7 +79,17 @@ def test_signed_tokens(make):
 
     cancel = sign("execution.cancel", execution=record["id"])
     b.request("DELETE", path, token=cancel, headers=identity()).expect(200)
-    b.request("DELETE", path, token=cancel, headers=identity()).expect_error(401, "unauthorized")
+    nonce = "a nonce of one cancel"
+    first, second = (post(b, text, sign("execution.create", text)).expect(202).json["id"] for text in (body_of("sleep 600"), body_of("sleep 601")))
+    cancel = sign("execution.cancel", execution=first, nonce=nonce)
+    b.request("DELETE", f"/sandbox/executions/{first}", token=cancel, headers=identity()).expect(200, 202)
+    b.restart()
+    again = b.request("DELETE", f"/sandbox/executions/{first}", token=cancel, headers=identity(), wait="30s").expect(200).json
+    equal(again["status"], "cancelled", "whose answer was lost may ask again")
+    other = sign("execution.cancel", execution=second, nonce=nonce)
+    b.request("DELETE", f"/sandbox/executions/{second}", token=other, headers=identity()).expect_error(401, "unauthorized")
+    post(b, body, sign("execution.create", body, nonce=nonce)).expect_error(401, "unauthorized")
+    b.request("DELETE", f"/sandbox/executions/{second}", token=sign("execution.cancel", execution=second), headers=identity(), wait="30s").expect(200)
     check("control-secret" not in b.log(), "the secret is not in the log")
 
 
