@@ -381,7 +381,7 @@ static void on_stuck(void *arg)
 /* A provider says what is wrong with the working directory, not which one it was given. */
 static void name_cwd(const struct run *run, struct err *err)
 {
-	if (err->code == ERR_PROVIDER && strcmp(err->reason, "cwd") == 0)
+	if (run->plan.cwd && err->code == ERR_PROVIDER && strcmp(err->reason, "cwd") == 0)
 		err_prefix(err, "cwd '%.120s'", run->plan.cwd);
 }
 

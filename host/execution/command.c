@@ -33,17 +33,24 @@ static bool budget_left(struct run *run)
 	return now - run->first_try_ns < run->e->config.conf->starting_ms * CLOCK_NS_PER_MS;
 }
 
-static enum next again(struct run *run, const struct err *why)
+/* Without the store nothing could be said of the command's end either. */
+static bool may_repeat(struct run *run, const struct err *why)
+{
+	return why->code == ERR_STORE || budget_left(run);
+}
+
+static enum next later(struct run *run, const struct err *why)
 {
 	int64_t ms = backoff_ms(run->tries++);
 
-	/* Without the store nothing could be said of the command's end either. */
-	if (why->code != ERR_STORE && !budget_left(run))
-		return finish_failed(run, why);
-	if (why->retry_after_ms > ms)
-		ms = why->retry_after_ms;
-	queue_timer(run, clock_after_ms(ms));
+	queue_timer(run, clock_after_ms(why->retry_after_ms > ms ? why->retry_after_ms : ms));
 	return NEXT_PARK;
+}
+
+/* Nothing runs. */
+static enum next again(struct run *run, const struct err *why)
+{
+	return may_repeat(run, why) ? later(run, why) : finish_failed(run, why);
 }
 
 /* ---- endings ---- */
@@ -263,19 +270,6 @@ static int prepare(struct run *run, struct inputs *in, struct err *err)
 	return rc || run->resume ? rc : inputs_load(run, in, err);
 }
 
-static enum next unprepared(struct run *run, const struct err *err)
-{
-	enum verdict verdict = verdict_of(err->code, 0, false, false);
-
-	if (call_unwanted(run))
-		return held_back(run);
-	if (verdict == VERDICT_LOST)
-		return session_lost(run, &(struct attempt){.err = *err});
-	if (verdict == VERDICT_REFUSED || err->code == ERR_CORRUPT)
-		return finish_failed(run, err);
-	return again(run, err); /* a file read is harmless to repeat */
-}
-
 /* A provider that fails every start must not be asked for ever, nor a command be started after its time. What a former
  * process sent is no start of this one. */
 static bool may_restart(struct run *run)
@@ -396,6 +390,36 @@ static enum next loop(struct run *run, const struct inputs *in, bool reattach)
 	return next;
 }
 
+/* Under a former attempt it may run: it ends by what its sandbox says, whether or not its text can be read here. To ask
+ * for it, and to stop it, takes none. */
+static enum next unread(struct run *run, const struct inputs *in, const struct err *err)
+{
+	bool for_good = err->code == ERR_CORRUPT || err->code == ERR_NOT_FOUND;
+
+	if (!for_good && !was_stopped(run) && may_repeat(run, err))
+		return later(run, err);
+	log_warn("a command that may run is asked for without its text, which cannot be read", KS("execution", run->id),
+		 KS("error", err->msg));
+	run->tries = 0;
+	run->first_try_ns = 0;
+	return loop(run, in, true);
+}
+
+static enum next unprepared(struct run *run, const struct inputs *in, const struct err *err)
+{
+	enum verdict verdict = verdict_of(err->code, 0, false, false);
+
+	if (run->resume)
+		return unread(run, in, err);
+	if (call_unwanted(run))
+		return held_back(run);
+	if (verdict == VERDICT_LOST)
+		return session_lost(run, &(struct attempt){.err = *err});
+	if (verdict == VERDICT_REFUSED || err->code == ERR_CORRUPT)
+		return finish_failed(run, err);
+	return again(run, err); /* a file read is harmless to repeat */
+}
+
 enum next command_run(struct run *run)
 {
 	enum next next;
@@ -405,7 +429,7 @@ enum next command_run(struct run *run)
 		struct err err = {0};
 
 		inputs_init(&in);
-		next = prepare(run, &in, &err) ? unprepared(run, &err) : loop(run, &in, run->resume);
+		next = prepare(run, &in, &err) ? unprepared(run, &in, &err) : loop(run, &in, run->resume);
 		inputs_fini(&in);
 	} while (next == NEXT_COMMAND);
 	return next;

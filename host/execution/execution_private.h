@@ -107,7 +107,7 @@ struct run {
 	struct call *call;	   /* the provider call to cancel */
 	bool has_session;	   /* its record is running */
 	bool told;		   /* its end was tried to be stored: only the store knows whether it is there */
-	bool unsure;		   /* a former process left it running: only its worker can tell what runs */
+	bool unsure;		   /* a former attempt left it running: only its worker can tell what runs */
 	int64_t claimed;	   /* attempt of this host's claim, which is to be renewed; 0: none */
 	int64_t ready_ns;	   /* when it came into the line */
 	bool stuck;		   /* its worker is stuck in the plugin: this one is another */
@@ -122,7 +122,7 @@ struct run {
 	bool begin_prepared;
 	struct session_begin begin;
 	struct session_hold *hold;
-	struct run_plan plan; /* arena NULL: not loaded */
+	struct run_plan plan; /* arena NULL: not loaded; body NULL: only the options could be */
 	struct run_facts facts;
 	enum run_wait wait;		   /* what it last waited for */
 	bool waited;			   /* waited for a provisioning at least once */
@@ -377,7 +377,8 @@ enum verdict {
 enum verdict verdict_of(int code, uint32_t ending_kind, bool reattach, bool touched);
 
 /* ---- plan.c, inputs.c: what a command needs to run ---- */
-int plan_load(struct run *run, struct err *err); /* from the store, unless it is there */
+/* From the store, unless it is there. ERR_CORRUPT: the body is not, though the options may be. */
+int plan_load(struct run *run, struct err *err);
 int plan_set(struct run *run, const struct record *r, const char *body, size_t len, struct err *err);
 
 struct inputs {

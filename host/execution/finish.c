@@ -232,7 +232,7 @@ static void show(struct finish_step *f, struct record *r)
 	struct err err;
 
 	buf_clear(&f->shown);
-	if (!run->plan.arena)
+	if (!run->plan.body)
 		return;
 	f->head = (struct execution_head){.ident = run->ident, .revision = r->revision, .terminal = true};
 	r->command.command_body = run->plan.body;

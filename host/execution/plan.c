@@ -41,12 +41,12 @@ int plan_set(struct run *run, const struct record *r, const char *body, size_t l
 
 	if (!arena)
 		return err_set(err, ERR_NOMEM, "no memory for a command");
-	plan.body = arena_strndup(arena, body, len);
+	plan.body = body ? arena_strndup(arena, body, len) : NULL;
 	plan.cwd = copy_text(arena, c->cwd ? c->cwd : ".");
 	plan.env_ref = copy_text(arena, c->env_ref);
 	plan.stdin_ref = copy_text(arena, c->stdin_ref);
 	plan.artifact_paths = copy_list(arena, c->artifact_paths, c->artifact_count);
-	if (!plan.body || !plan.cwd || !plan.artifact_paths || (c->env_ref && *c->env_ref && !plan.env_ref) ||
+	if ((body && !plan.body) || !plan.cwd || !plan.artifact_paths || (c->env_ref && *c->env_ref && !plan.env_ref) ||
 	    (c->stdin_ref && *c->stdin_ref && !plan.stdin_ref)) {
 		arena_free(arena);
 		return err_set(err, ERR_NOMEM, "no memory for a command");
@@ -67,12 +67,12 @@ static int load_step(struct txn *txn, void *arg, struct err *err)
 
 	if (rc == 0)
 		rc = txn_get(txn, STORE_COMMAND, run->id, &row, err);
-	if (rc == 0 && !row.doc)
-		rc = err_set(err, ERR_CORRUPT, "execution %s: its command is missing", run->id);
-	return rc ? rc : plan_set(run, &r, row.doc, row.doc_len, err);
+	if (rc == 0)
+		rc = plan_set(run, &r, row.doc, row.doc_len, err);
+	return rc || row.doc ? rc : err_set(err, ERR_CORRUPT, "execution %s: its command is missing", run->id);
 }
 
 int plan_load(struct run *run, struct err *err)
 {
-	return run->plan.arena ? 0 : store_view(run->e->config.store, load_step, run, err);
+	return run->plan.body ? 0 : store_view(run->e->config.store, load_step, run, err);
 }

@@ -164,6 +164,14 @@ int take_started_step(struct run *run, struct txn *txn, struct record *r, struct
 	return 0;
 }
 
+/* Until its sandbox was asked, neither a cancel nor a teardown may end it as one that only waits. */
+static void set_unsure(struct run *run)
+{
+	lock_take(&run->e->lock);
+	run->has_session = run->unsure = true;
+	lock_drop(&run->e->lock);
+}
+
 /* ---- the step of a worker ---- */
 
 static bool is_ours(const struct run *run, const struct claim *c)
@@ -267,7 +275,7 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 	}
 	if (r.status != RECORD_QUEUED && !is_ours(run, &c) && is_poison(run, &r, &c))
 		return end_poison(take, txn, &r, err);
-	if (r.status == RECORD_RUNNING && (run->resume || !is_ours(run, &c))) {
+	if (r.status == RECORD_RUNNING && (run->resume || !is_ours(run, &c) || c.sent_attempt != r.attempt)) {
 		take->result = TAKE_RESUME;
 		rc = claim_part(take, txn, &r, &c, err);
 		if (rc == 0 && take->claimed_now)
@@ -511,9 +519,11 @@ static int load_facts_step(struct txn *txn, void *arg, struct err *err)
 	struct claim c;
 	int rc = steps_load(txn, take->run->id, &r, &c, err);
 
-	if (rc == 0)
-		take_facts(take->run->e, txn_now(txn), &r, &c, &take->facts);
-	return rc;
+	if (rc)
+		return rc;
+	take->result = r.status == RECORD_RUNNING ? TAKE_RESUME : TAKE_WAIT;
+	take_facts(take->run->e, txn_now(txn), &r, &c, &take->facts);
+	return 0;
 }
 
 enum next take_run(struct run *run)
@@ -528,6 +538,8 @@ enum next take_run(struct run *run)
 		if (rc)
 			return take_failed(run, &take, &err);
 		take_set_facts(run, &take.facts);
+		if (take.result == TAKE_RESUME)
+			set_unsure(run);
 	}
 	if (!session_may_act(e->config.sessions)) {
 		err_set(&err, ERR_STORE, "this host's heartbeat is not confirmed");
@@ -538,5 +550,7 @@ enum next take_run(struct run *run)
 	steps_event_id(take.claimed_event);
 	steps_event_id(take.started_event);
 	rc = steps_update(e, take_step, &take, &err);
+	if (take.result == TAKE_RESUME)
+		set_unsure(run); /* also when nobody knows whether it was written */
 	return rc ? take_failed(run, &take, &err) : take_done(run, &take);
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "core/failpoint.h"
 #include "execution/execution_private.h"
 
 static struct host host;
@@ -96,6 +97,238 @@ static void a_cancel_while_it_waits_or_tries_is_not_missed(void **state)
 	}
 }
 
+/* ---- what may run ---- */
+
+static bool outside(void *arg)
+{
+	return access(arg, F_OK) == 0;
+}
+
+static void start(const char *more, char id[IDENT_ID_MAX + 1])
+{
+	char body[512], path[128];
+
+	snprintf(path, sizeof(path), "%s/pid", host.dir);
+	snprintf(body, sizeof(body), "echo x >> ran; echo $$ > %s.new; mv %s.new %s; %s", path, path, path, more);
+	host_start(&host, "t", body, id);
+	host_wait(&host, outside, path);
+}
+
+static bool is_dead(void *arg)
+{
+	char path[128];
+	int pid = 0;
+	FILE *file;
+
+	(void)arg;
+	snprintf(path, sizeof(path), "%s/pid", host.dir);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%d", &pid), 1);
+	fclose(file);
+	return kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+static void expect_cancelled_and_dead(const char *id)
+{
+	host_finish(&host, id);
+	assert_true(is_dead(NULL)); /* the record does not say so before */
+	host_expect(&host, id, "status", "cancelled");
+	host_expect(&host, id, "ending.kind", "cancelled");
+	host_check_history(&host, id);
+}
+
+static void run(const char *body, char id[IDENT_ID_MAX + 1])
+{
+	host_start(&host, "t", body, id);
+	host_finish(&host, id);
+}
+
+static int lose_text_step(struct txn *txn, void *id, struct err *err)
+{
+	return txn_delete(txn, STORE_COMMAND, id, err);
+}
+
+static void lose_text(char *id)
+{
+	assert_int_equal(store_update(host.store, lose_text_step, id, NULL), 0);
+}
+
+static void a_command_without_its_text_ends_as_it_ends(void **state)
+{
+	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1], *first, *second;
+
+	(void)state;
+	start("sleep 0.5; echo end; exit 6", id);
+	lose_text(id);
+	host_crash(&host);
+	host_up(&host);
+	host_finish(&host, id);
+	host_expect(&host, id, "status", "completed");
+	host_expect(&host, id, "result.exit_code", "6");
+	host_expect_output(&host, id, 1, "end\n");
+	assert_true(is_dead(NULL));
+	host_check_history(&host, id);
+	run("cat ran", next);
+	host_expect_output(&host, next, 1, "x\n");
+	first = host_get(&host, id, "incarnation");
+	second = host_get(&host, next, "incarnation");
+	assert_string_equal(first, second);
+	free(first);
+	free(second);
+}
+
+/* Its options are in the record: what it left behind on purpose is not taken for a remainder. */
+static void its_options_hold_without_its_text(void **state)
+{
+	char id[IDENT_ID_MAX + 1], go[128], body[512];
+	struct execution_create in;
+
+	(void)state;
+	snprintf(go, sizeof(go), "%s/go", host.dir);
+	snprintf(body, sizeof(body),
+		 "(while [ -d %s ]; do sleep 0.1; done) & until [ -e %s ]; do sleep 0.02; done; head -c 300 /dev/zero",
+		 host.dir, go);
+	in = host_request("t", body);
+	in.keep_descendants = true;
+	in.stdout_max = 100;
+	assert_int_equal(host_create(&host, &in, id), 0);
+	host_until(&host, id, "running");
+	lose_text(id);
+	host_crash(&host);
+	host_up(&host);
+	fclose(fopen(go, "w"));
+	host_finish(&host, id);
+	host_expect(&host, id, "status", "completed");
+	host_expect(&host, id, "result.stdout_bytes", "100");
+	host_expect(&host, id, "result.stdout_truncated", "true");
+	assert_int_equal(host_counter(&host, "send_signal"), 0);
+	host_check_history(&host, id);
+}
+
+/* Not before it was asked for, and stopped. */
+static void a_cancelled_command_without_its_text_is_stopped(void **state)
+{
+	char id[IDENT_ID_MAX + 1];
+	bool done;
+
+	(void)state;
+	start("exec sleep 1000", id);
+	host_faults(&host, "reattach from=1 count=1000000 code=UNAVAILABLE\n");
+	host_crash(&host);
+	host_up(&host);
+	assert_int_equal(execution_cancel(host.e, id, "user", &done, NULL), 0);
+	assert_false(done);
+	lose_text(id);
+	host_crash(&host);
+	host_faults(&host, "");
+	host_up(&host);
+	expect_cancelled_and_dead(id);
+	assert_int_equal(host_sessions(&host), 1);
+}
+
+/* Nobody can run it, then: that it never started is known from the sandbox. */
+static void a_command_that_never_started_fails_without_its_text(void **state)
+{
+	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1];
+
+	(void)state;
+	run("true", id);
+	host_faults(&host, "execute hang\n");
+	host_start(&host, "t", "echo x >> ran", id);
+	host_until(&host, id, "running");
+	lose_text(id);
+	host_crash(&host);
+	host_faults(&host, "");
+	host_up(&host);
+	host_finish(&host, id);
+	host_expect(&host, id, "status", "failed");
+	host_expect(&host, id, "result", "");
+	host_check_history(&host, id);
+	run("test ! -e ran", next);
+	host_expect(&host, next, "result.exit_code", "0");
+}
+
+/* As a process leaves it that took it over and never heard whether that was written. */
+static int take_over_step(struct txn *txn, void *arg, struct err *err)
+{
+	char runner[32];
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, arg, &r, &c, err);
+
+	if (rc)
+		return rc;
+	assert_int_equal(r.attempt, 1);
+	assert_int_equal(c.sent_attempt, 1);
+	snprintf(runner, sizeof(runner), "host-%u-%d", host.starts + 1, (int)getpid());
+	r.attempt = c.attempt = 2;
+	r.revision++;
+	c.runner = runner;
+	c.claim_until_ms = txn_now(txn) + 3600000;
+	c.cancel_requested_ms = txn_now(txn);
+	c.cancel_reason = "user";
+	rc = steps_put_record(host.e, txn, &r, err);
+	return rc ? rc : steps_put_claim(txn, r.id, &c, err);
+}
+
+static void one_that_was_taken_over_unheard_is_asked_for(void **state)
+{
+	char id[IDENT_ID_MAX + 1];
+
+	(void)state;
+	start("exec sleep 1000", id);
+	assert_int_equal(store_update(host.store, take_over_step, id, NULL), 0);
+	host_crash(&host);
+	host_up(&host);
+	host_finish(&host, id);
+	assert_true(is_dead(NULL));
+	host_expect(&host, id, "status", "cancelled");
+	assert_int_equal(host_counter(&host, "reattach") > 0, true);
+}
+
+static int drop_claim_step(struct txn *txn, void *id, struct err *err)
+{
+	return txn_delete(txn, STORE_CLAIM, id, err);
+}
+
+static void arm(const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/failpoints", host.dir);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+	setenv("BERTH_FAILPOINTS", path, 1);
+	assert_int_equal(failpoint_init(NULL), 0);
+}
+
+/* In line for its first turn on a host of a fleet, and another host's since: nobody has told this one that it runs. */
+static void one_that_is_met_running_is_not_ended_as_waiting(void **state)
+{
+	char id[IDENT_ID_MAX + 1];
+	struct run *run;
+	bool done;
+
+	(void)state;
+	start("exec sleep 1000", id);
+	assert_int_equal(store_update(host.store, drop_claim_step, id, NULL), 0);
+	host_crash(&host);
+	host.conf.gc_interval_ms = 3600000; /* it is not looked for */
+	host_up(&host);
+	run = own_run(id, false);
+	arm("store.commit.before error\n");
+	assert_int_equal(take_run(run), NEXT_PARK);
+	queue_park(run);
+	arm("");
+	(void)execution_cancel(host.e, id, "user", &done, NULL);
+	expect_cancelled_and_dead(id);
+	run_unref(run);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -103,6 +336,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_cancelled_one_that_may_run_waits_for_its_timer),
 		TEST(a_cancel_while_it_waits_or_tries_is_not_missed),
+		TEST(a_command_without_its_text_ends_as_it_ends),
+		TEST(its_options_hold_without_its_text),
+		TEST(a_cancelled_command_without_its_text_is_stopped),
+		TEST(a_command_that_never_started_fails_without_its_text),
+		TEST(one_that_was_taken_over_unheard_is_asked_for),
+		TEST(one_that_is_met_running_is_not_ended_as_waiting),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
