@@ -153,19 +153,15 @@ static int check_create(const struct req *req, struct execution_create *in, stru
 	return 0;
 }
 
-static int create(struct req *req, struct err *err)
+/* The command stays in `arena`, which ends before the request does: that may wait for long, with many others. */
+static int ask(struct req *req, struct arena *arena, char ret_id[IDENT_ID_MAX + 1], bool *ret_replayed, struct err *err)
 {
 	struct execution_create in;
-	char id[IDENT_ID_MAX + 1];
-	bool replayed = false;
-	int64_t deadline_ns;
 	const char *key = NULL;
-	int r = req_query_wait(req, 0, &deadline_ns, err);
+	int r = take_key(req, &key, err);
 
 	if (r == 0)
-		r = take_key(req, &key, err);
-	if (r == 0)
-		r = create_parse(req->arena, req->body.ptr, req->body.len, &in, err);
+		r = create_parse(arena, req->body.ptr, req->body.len, &in, err);
 	if (r == 0)
 		req_audit(req, in.ident.workspace, in.ident.task, NULL);
 	if (r == 0)
@@ -174,12 +170,26 @@ static int create(struct req *req, struct err *err)
 		return r;
 	in.idempotency_key = key;
 	in.traceparent = req->trace;
-	r = execution_create(executions_of(req), &in, id, &replayed, err);
+	return execution_create(executions_of(req), &in, ret_id, ret_replayed, err);
+}
+
+static int create(struct req *req, struct err *err)
+{
+	struct progress *progress;
+	struct arena *arena;
+	char id[IDENT_ID_MAX + 1];
+	bool replayed = false;
+	int64_t deadline_ns;
+	int r = req_query_wait(req, 0, &deadline_ns, err);
+
 	if (r != 0)
 		return r;
-
-	struct progress *progress = new_progress(req, id, err);
-
+	arena = arena_new(LIMIT_REQUEST_ARENA);
+	r = arena ? ask(req, arena, id, &replayed, err) : err_set(err, ERR_NOMEM, "out of memory");
+	arena_free(arena);
+	if (r != 0)
+		return r;
+	progress = new_progress(req, id, err);
 	if (!progress)
 		return ERR_NOMEM;
 	req_audit(req, NULL, NULL, id);

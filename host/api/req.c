@@ -77,6 +77,13 @@ void req_ref(struct req *req)
 	atomic_fetch_add(&req->refs, 1);
 }
 
+void req_drop_body(struct req *req)
+{
+	atomic_fetch_sub(&req->server->body_bytes, req->body_charged);
+	req->body_charged = 0;
+	buf_fini(&req->body);
+}
+
 void req_unref(struct req *req)
 {
 	if (atomic_fetch_sub(&req->refs, 1) != 1)
@@ -85,8 +92,7 @@ void req_unref(struct req *req)
 		req->state_fini(req->state);
 	auth_set_unref(req->auth);
 	stream_fini(&req->stream);
-	atomic_fetch_sub(&req->server->body_bytes, req->body_charged);
-	buf_fini(&req->body);
+	req_drop_body(req);
 	buf_fini(&req->reply.body);
 	arena_free(req->arena);
 	free(req);

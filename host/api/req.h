@@ -75,7 +75,7 @@ struct req {
 	struct auth_set *auth;		/* what `token` is of */
 	const struct conf_token *token; /* NULL on an open route */
 	const struct signed_token *sig; /* what `token` was made from, when it was a signed one */
-	struct buf body;		/* empty for STREAM_IN */
+	struct buf body;		/* empty for STREAM_IN, and once the request has waited */
 	struct reply reply;
 	struct {
 		const char *workspace, *task, *object; /* NULL: not known */
@@ -108,6 +108,8 @@ struct req {
 struct req *req_new(struct server *server, const char *target);
 void req_ref(struct req *req);
 void req_unref(struct req *req);
+/* Gives the body and its part of what bodies may take back. By whoever owns the request. */
+void req_drop_body(struct req *req);
 
 /* ---- what was asked ---- */
 const char *req_param(const struct req *req, const char *name); /* never NULL for a name of the pattern */

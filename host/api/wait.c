@@ -70,6 +70,7 @@ static void arm(struct req *req, const char *key, int64_t deadline_ns)
 int wait_for(struct req *req, const char *key, int64_t deadline_ns,
 	     int (*look)(struct req *req, bool *ret_done, struct err *err), struct err *err)
 {
+	req_drop_body(req); /* many may wait, and for long */
 	for (;;) {
 		bool done = false;
 

@@ -289,6 +289,7 @@ static const struct route fx_routes[] = {
 	 .handler = put_up},
 	{.method = "GET", .pattern = "/down", .flags = ROUTE_LONG, .query = "size cut", .handler = get_down},
 	{.method = "GET", .pattern = "/wait", .query = "wait", .handler = get_wait},
+	{.method = "POST", .pattern = "/wait", .query = "wait", .body_max = 64 * LIMIT_MIB, .handler = get_wait},
 	{.method = "GET", .pattern = "/follow", .flags = ROUTE_HEAD, .handler = get_follow},
 	{.method = "DELETE", .pattern = "/echo", .handler = get_inline},
 	{.method = "GET", .pattern = "/unset", .scope = SCOPE_SESSION_DELETE, .handler = get_inline},

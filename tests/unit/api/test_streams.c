@@ -457,6 +457,13 @@ static bool has_looked(void)
 	return atomic_load(&fx.looks) > 0;
 }
 
+static unsigned wanted_looks;
+
+static bool have_looked(void)
+{
+	return atomic_load(&fx.looks) >= wanted_looks;
+}
+
 static void test_wait_ends_with_the_change(void **state)
 {
 	(void)state;
@@ -470,6 +477,33 @@ static void test_wait_ends_with_the_change(void **state)
 	assert_string_equal(a.body, "changed");
 	answer_free(&a);
 	client_close(&c);
+}
+
+/* What bodies may take together would be used up by the fourth. */
+static void test_who_waits_keeps_no_body(void **state)
+{
+	static struct client many[6];
+	static char blanks[LIMIT_MIB];
+
+	(void)state;
+	memset(blanks, ' ', sizeof(blanks));
+	for (size_t i = 0; i < 6; i++) {
+		assert_true(client_open(&many[i], server_port(fx.server)));
+		assert_true(client_say(&many[i], "POST /wait?wait=60s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n",
+				       64 * LIMIT_MIB));
+		for (size_t sent = 0; sent < 64; sent++)
+			assert_true(client_send(&many[i], blanks, sizeof(blanks)));
+		wanted_looks = (unsigned)i + 1;
+		assert_true(fx_until(have_looked));
+	}
+	atomic_store(&fx.condition, true);
+	watch_notify(fx.watch, "exec:x");
+	for (size_t i = 0; i < 6; i++) {
+		assert_true(client_answer(&many[i], &a));
+		assert_int_equal(a.status, 200);
+		answer_free(&a);
+		client_close(&many[i]);
+	}
 }
 
 static void test_wait_ends_with_its_time(void **state)
@@ -688,6 +722,7 @@ int main(void)
 		T(test_many_followers_hold_no_threads),
 		T(test_head_of_a_stream),
 		T(test_wait_ends_with_the_change),
+		T(test_who_waits_keeps_no_body),
 		T(test_wait_ends_with_its_time),
 		T(test_many_waits_hold_no_threads),
 		T(test_waiter_that_hangs_up_is_dropped),
