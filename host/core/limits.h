@@ -7,7 +7,9 @@
 #define LIMIT_MIB (1024 * LIMIT_KIB)
 
 #define LIMIT_COMMAND_BODY (256 * LIMIT_KIB)
-#define LIMIT_CREATE_BODY (LIMIT_COMMAND_BODY * 2 + 64 * LIMIT_KIB) /* JSON escapes may double a body of newlines and quotes */
+#define LIMIT_JSON_ESCAPE 6 /* bytes that JSON may need for one: any character as \u00e9 */
+/* A create as JSON, however it is written: the command and all else that it may hold, some 24 KiB. */
+#define LIMIT_CREATE_BODY (LIMIT_JSON_ESCAPE * (LIMIT_COMMAND_BODY + 32 * LIMIT_KIB))
 #define LIMIT_JSON_BODY (64 * LIMIT_KIB)
 #define LIMIT_INLINE_FILE (16 * LIMIT_MIB)
 #define LIMIT_URI 8000

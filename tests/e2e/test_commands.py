@@ -190,7 +190,22 @@ def test_C11_long_commands(make):
             equal(b.finish(answer.expect(200, 202).json["id"])["result"]["exit_code"], 0, f"{kib} KiB")
         else:
             answer.expect_error(413, "payload_too_large")
-            check(any(limit in answer.json["message"] for limit in ("262144", "256 KiB", "589824")), answer.json)
+            check("262144" in answer.json["message"], "the command's own limit is named", answer.json)
+
+
+def test_C11_the_limit_holds_however_it_is_written(make):
+    """JSON may write any character in six bytes: the limit is of the command, not of its spelling."""
+    b = make().start()
+    for command, width in (("true #".ljust(256 * 1024, "x"), 6), ("true #" + "\u00e9" * (128 * 1024 - 3), 6), ("true #" + "\t" * (256 * 1024 - 6), 6)):
+        spelled = "".join(f"\\u{ord(c):04x}" for c in command)
+        equal(len(spelled), width * len(command))
+        body = '{"workspace_id":"w","task_id":"t","command":{"command_body":"' + spelled + '"}}'
+        answer = b.request("POST", "/sandbox/executions", body.encode(), headers={"Content-Type": "application/json"}, wait="30s")
+        equal(b.finish(answer.expect(200, 202).json["id"])["result"]["exit_code"], 0, command[:10])
+    for size, limit in ((260 * 1024, "262144"), (400 * 1024, "1769472")):
+        body = '{"workspace_id":"w","task_id":"t","command":{"command_body":"' + "\\u0078" * size + '"}}'
+        answer = b.request("POST", "/sandbox/executions", body.encode(), headers={"Content-Type": "application/json"})
+        check(limit in answer.expect_error(413, "payload_too_large").json["message"], answer.json)
 
 
 def test_C12_fork_storm_under_a_limit(make):
