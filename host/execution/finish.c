@@ -37,6 +37,33 @@ struct finish_step {
 	struct execution_head head;
 };
 
+/* ---- whose it is ---- */
+
+/* Another host has it, or had it and is gone: what this one knows of its end is not the truth any more. */
+static bool is_taken_over(const struct run *run, const struct record *r, const struct claim *c, int64_t now_ms)
+{
+	if (store_is_exclusive(run->e->config.store))
+		return false;
+	return record_status_terminal(r->status) || r->attempt != run->facts.attempt ||
+	       fleet_is_foreign(run->e, c, now_ms, false);
+}
+
+static int owner_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct run *run = arg;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, run->id, &r, &c, err);
+
+	return rc == 0 && is_taken_over(run, &r, &c, txn_now(txn)) ? steps_overtaken(run, err) : rc;
+}
+
+/* 0: a moment ago nobody else had it. A store that is away is waited for, as the end will have to wait for it, too. */
+static int check_owner(struct run *run, struct err *err)
+{
+	return store_is_exclusive(run->e->config.store) ? 0 : steps_update_surely(run->e, owner_step, run, err);
+}
+
 /* ---- outputs ---- */
 
 static bool wait_to_store(struct executions *e, int64_t ms)
@@ -75,38 +102,51 @@ static bool may_wait_longer(struct run *run, const struct err *why)
 	return !stopped && strcmp(why->reason, "disk_full") == 0;
 }
 
-/* An object store that stays away longer than the grace costs the output, not the ending; the record says so. */
-static int store_object(struct finish_step *f, unsigned i)
+/* The record says so. */
+static void lose_output(struct finish_step *f, unsigned i)
 {
-	struct run *run = f->run;
 	struct spool_summary *sum = &f->sums[i];
-	int64_t ms = STORE_FIRST_MS;
-	int64_t until = clock_after_ms(run->e->config.conf->completion_grace_ms);
-	struct err err = {0};
 
-	for (;;) {
-		int rc = put_object(run, f->keys[i], sum, &err);
-
-		if (rc == 0) {
-			spool_taken(run->out, i + 1);
-			return 0;
-		}
-		log_warn("cannot store an output, trying again", KS("execution", run->id), KS("error", err.msg));
-		if (rc == ERR_SHUTTING_DOWN || !wait_to_store(run->e, ms))
-			return ERR_SHUTTING_DOWN;
-		if (clock_boot_ns() > until && !may_wait_longer(run, &err))
-			break;
-		ms = ms * 2 < STORE_MOST_MS ? ms * 2 : STORE_MOST_MS;
-	}
-	log_error("an output could not be stored and is lost", KS("execution", run->id), KS("stream", stream_names[i]));
+	log_error("an output could not be stored and is lost", KS("execution", f->run->id),
+		  KS("stream", stream_names[i]));
 	f->lost[f->change.lost_count++] =
 		(struct record_lost){.stream = stream_names[i], .from = 0, .to = (int64_t)sum->bytes};
 	*sum = (struct spool_summary){.dropped = sum->bytes + sum->dropped, .cut_by = "storage_error"};
 	secret_sha256_hex("", 0, sum->sha256);
+}
+
+/* An object store that stays away longer than the grace costs the output, not the ending. Before each try: who was
+ * overtaken meanwhile leaves nothing beside what its successor stored. */
+static int store_object(struct finish_step *f, unsigned i, struct err *err)
+{
+	struct run *run = f->run;
+	int64_t ms = STORE_FIRST_MS;
+	int64_t until = clock_after_ms(run->e->config.conf->completion_grace_ms);
+
+	for (;;) {
+		int64_t asked = clock_boot_ns();
+		int rc = check_owner(run, err);
+
+		if (rc)
+			return rc;
+		until += clock_boot_ns() - asked; /* a state store that was away is not the objects' fault */
+		rc = put_object(run, f->keys[i], &f->sums[i], err);
+		if (rc == 0) {
+			spool_taken(run->out, i + 1);
+			return 0;
+		}
+		log_warn("cannot store an output, trying again", KS("execution", run->id), KS("error", err->msg));
+		if (rc == ERR_SHUTTING_DOWN || !wait_to_store(run->e, ms))
+			return ERR_SHUTTING_DOWN;
+		if (clock_boot_ns() > until && !may_wait_longer(run, err))
+			break;
+		ms = ms * 2 < STORE_MOST_MS ? ms * 2 : STORE_MOST_MS;
+	}
+	lose_output(f, i);
 	return 0;
 }
 
-static int store_outputs(struct finish_step *f)
+static int store_outputs(struct finish_step *f, struct err *err)
 {
 	struct run *run = f->run;
 	int rc = 0;
@@ -115,12 +155,24 @@ static int store_outputs(struct finish_step *f)
 	f->change.lost_count = run->lost_count;
 	f->change.lost = f->lost;
 	for (unsigned i = 0; rc == 0 && i < 2; i++) {
-		record_output_key(run->id, i + 1, f->keys[i]);
+		record_output_key(run->id, run->facts.attempt, i + 1, f->keys[i]);
 		spool_summary(run->out, i + 1, &f->sums[i]);
 		if (f->sums[i].bytes > LIMIT_INLINE_OBJECT)
-			rc = store_object(f, i);
+			rc = store_object(f, i, err);
 	}
 	return rc;
+}
+
+/* Who reads here is told that this was all only while nobody else can have more of it. */
+static int end_outputs(struct finish_step *f, struct err *err)
+{
+	struct run *run = f->run;
+	int rc = run->ran && clock_boot_ns() >= run->facts.sure_ns ? check_owner(run, err) : 0;
+
+	if (rc)
+		return rc;
+	spool_finish(run->out);
+	return run->ran ? store_outputs(f, err) : 0;
 }
 
 /* ---- the result ---- */
@@ -214,15 +266,6 @@ static int put_small_outputs(const struct finish_step *f, struct txn *txn, struc
 			     err);
 	}
 	return rc;
-}
-
-/* Another host has it, or had it and is gone: what this one knows of its end is not the truth any more. */
-static bool is_taken_over(const struct run *run, const struct record *r, const struct claim *c, int64_t now_ms)
-{
-	if (store_is_exclusive(run->e->config.store))
-		return false;
-	return record_status_terminal(r->status) || r->attempt != run->facts.attempt ||
-	       fleet_is_foreign(run->e, c, now_ms, false);
 }
 
 /* Readers come as soon as the end is told: they need not decode again what is at hand here. */
@@ -344,9 +387,11 @@ static enum next taken_over(struct run *run)
 	return NEXT_FOREIGN;
 }
 
-/* The record was changed by somebody else, or is not there to be changed. */
-static enum next refused(struct run *run, const struct finish *in, const struct err *err)
+/* The record was changed by somebody else, or is not there to be changed; or it could not be asked. */
+static enum next not_ended(struct run *run, const struct finish *in, int rc, const struct err *err)
 {
+	if (rc == ERR_STORE || rc == ERR_IO || rc == ERR_SHUTTING_DOWN)
+		return NEXT_LEAVE;
 	if (strcmp(err->reason, "taken_over") == 0)
 		return taken_over(run);
 	if (err->code == ERR_EXECUTION_CONFLICT)
@@ -396,9 +441,9 @@ enum next finish_run(struct run *run, const struct finish *in)
 	int rc;
 
 	(void)FAILPOINT("exec.ended");
-	spool_finish(run->out);
-	if (run->ran && store_outputs(&f))
-		return NEXT_LEAVE;
+	rc = end_outputs(&f, &err);
+	if (rc)
+		return not_ended(run, in, rc, &err);
 	set_change(&f);
 	steps_event_id(f.event_id);
 	buf_init(&f.shown, LIMIT_ROW);
@@ -408,10 +453,8 @@ enum next finish_run(struct run *run, const struct finish *in)
 		ended_put(run->e->ended, run->id, &f.head, run->e->config.conf->exec_retention_ms, f.shown.ptr,
 			  f.shown.len);
 	buf_fini(&f.shown);
-	if (rc == ERR_STORE || rc == ERR_IO || rc == ERR_SHUTTING_DOWN)
-		return NEXT_LEAVE;
 	if (rc)
-		return refused(run, in, &err);
+		return not_ended(run, in, rc, &err);
 	count_end(&f);
 	forget_prepare(run, run->ran && !in->end.lost, &late);
 	if (!run->hold)

@@ -32,7 +32,8 @@ struct stored_size {
 	unsigned stream;
 	uint64_t size;
 	bool open;
-	bool ours; /* this host has the claim */
+	bool ours;			 /* this host has the claim */
+	char key[RECORD_OUTPUT_KEY_MAX]; /* of an ended one; "": its record names none of its own */
 };
 
 static int stored_size_step(struct txn *txn, void *arg, struct err *err)
@@ -41,7 +42,9 @@ static int stored_size_step(struct txn *txn, void *arg, struct err *err)
 	struct record r;
 	struct claim c;
 	int rc = steps_load(txn, in->id, &r, in->host ? &c : NULL, err);
+	const char *ref = rc ? NULL : record_output_ref(&r, in->stream);
 
+	snprintf(in->key, sizeof(in->key), "%s", ref ? ref : "");
 	in->open = rc == 0 && !record_status_terminal(r.status);
 	in->ours = in->open && in->host && c.runner && strcmp(c.runner, in->host) == 0;
 	in->size = rc ? 0 : (uint64_t)(in->stream == 1 ? r.result.stdout_bytes : r.result.stderr_bytes);
@@ -98,6 +101,8 @@ static int find_object(struct output_reader *reader, struct err *err)
 
 	if (reader->size == 0)
 		return 0;
+	if (!reader->key[0])
+		return err_set(err, ERR_CORRUPT, "execution %s names no output of its own", reader->id);
 	if (reader->size > LIMIT_INLINE_OBJECT) {
 		rc = blob_size(reader->e->config.blobs, reader->key, &size, err);
 	} else {
@@ -109,10 +114,10 @@ static int find_object(struct output_reader *reader, struct err *err)
 	return rc;
 }
 
-static int open_stored(struct output_reader *reader, uint64_t size, struct err *err)
+static int open_stored(struct output_reader *reader, const struct stored_size *in, struct err *err)
 {
-	reader->size = size;
-	record_output_key(reader->id, reader->stream, reader->key);
+	reader->size = in->size;
+	memcpy(reader->key, in->key, sizeof(reader->key));
 	return find_object(reader, err);
 }
 
@@ -127,7 +132,7 @@ static int open_own(struct output_reader *reader, struct stored_size *in, struct
 		return 0;
 	rc = store_view(e->config.store, stored_size_step, in, err);
 	if (rc || !in->open)
-		return rc ? rc : open_stored(reader, in->size, err);
+		return rc ? rc : open_stored(reader, in, err);
 	/* It came into line, or ended, between the two looks. */
 	reader->live = live_output(e, reader->id);
 	if (reader->live)
@@ -135,7 +140,7 @@ static int open_own(struct output_reader *reader, struct stored_size *in, struct
 	rc = store_view(e->config.store, stored_size_step, in, err);
 	if (rc == 0 && in->open)
 		rc = err_set(err, ERR_STORE, "execution %s is open and not in this host's line yet", reader->id);
-	return rc ? rc : open_stored(reader, in->size, err);
+	return rc ? rc : open_stored(reader, in, err);
 }
 
 /* The rows say who has it: a host that was frozen still believes that its spool is the output. */
@@ -146,7 +151,7 @@ static int open_shared(struct output_reader *reader, struct stored_size *in, str
 	in->host = reader->e->config.host_id;
 	rc = store_view(reader->e->config.store, stored_size_step, in, err);
 	if (rc || !in->open)
-		return rc ? rc : open_stored(reader, in->size, err);
+		return rc ? rc : open_stored(reader, in, err);
 	if (in->ours)
 		reader->live = live_output(reader->e, reader->id);
 	reader->remote = !reader->live;

@@ -322,7 +322,22 @@ bool record_id_valid(const char *id)
 	return ident_is_random(id, RECORD_ID_PREFIX, 24);
 }
 
-void record_output_key(const char *id, unsigned stream, char ret_key[RECORD_OUTPUT_KEY_MAX])
+void record_output_key(const char *id, int64_t attempt, unsigned stream, char ret_key[RECORD_OUTPUT_KEY_MAX])
 {
-	snprintf(ret_key, RECORD_OUTPUT_KEY_MAX, "executions/%s/%s", id, stream == 1 ? "stdout" : "stderr");
+	const char *name = stream == 1 ? "stdout" : "stderr";
+
+	if (attempt > 1)
+		snprintf(ret_key, RECORD_OUTPUT_KEY_MAX, "executions/%s/%lld/%s", id, (long long)attempt, name);
+	else
+		snprintf(ret_key, RECORD_OUTPUT_KEY_MAX, "executions/%s/%s", id, name);
+}
+
+/* A damaged row must not lead to what another task wrote. */
+const char *record_output_ref(const struct record *r, unsigned stream)
+{
+	const char *ref = stream == 1 ? r->result.stdout_ref : r->result.stderr_ref;
+	char own[RECORD_OUTPUT_KEY_MAX];
+	int len = snprintf(own, sizeof(own), "executions/%s/", r->id);
+
+	return ref && strncmp(ref, own, (size_t)len) == 0 && strlen(ref) < RECORD_OUTPUT_KEY_MAX ? ref : NULL;
 }

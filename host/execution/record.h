@@ -51,7 +51,7 @@ struct record_artifact {
 struct record_result {
 	/* Never set: a result that carries output inline is refused by the codec. */
 	const char *inline_stdout, *inline_stderr;
-	const char *stdout_ref, *stderr_ref; /* keys "executions/<id>/stdout" */
+	const char *stdout_ref, *stderr_ref; /* as of record_output_key */
 	int64_t stdout_bytes, stderr_bytes;  /* of the stored objects */
 	const char *stdout_sha256, *stderr_sha256;
 	bool stdout_truncated, stderr_truncated;
@@ -139,8 +139,12 @@ void record_new_id(int64_t now_ms, char ret_id[IDENT_ID_MAX + 1]);
 /* Sorts before all ids of that millisecond and later, and after all of earlier ones; not an id itself. */
 void record_first_id(int64_t ms, char ret_id[IDENT_ID_MAX + 1]);
 bool record_id_valid(const char *id);
-/* "executions/<id>/stdout". stream 1 or 2. */
+/* Where an attempt stores its output: the first one at "executions/<id>/stdout", a later one at
+ * "executions/<id>/<attempt>/stdout", so that one that was overtaken cannot replace what its successor has stored.
+ * stream 1 or 2. */
 #define RECORD_OUTPUT_KEY_MAX 144
-void record_output_key(const char *id, unsigned stream, char ret_key[RECORD_OUTPUT_KEY_MAX]);
+void record_output_key(const char *id, int64_t attempt, unsigned stream, char ret_key[RECORD_OUTPUT_KEY_MAX]);
+/* The key that an ended record names. NULL: none, or one that is not its own. */
+const char *record_output_ref(const struct record *r, unsigned stream);
 
 #endif

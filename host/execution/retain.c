@@ -54,7 +54,7 @@ static bool note_old(const struct store_row *row, void *arg)
 	*old = (struct old){.e = page->e, .postpone_ms = POSTPONE_MS, .corrupt = rc != 0};
 	snprintf(old->id, sizeof(old->id), "%s", row->key);
 	old->terminal = rc == 0 && record_status_terminal(r.status);
-	/* Whatever the record says: a host that died may have stored output and not have written the end, or left segments. */
+	/* Whatever the record says: a host that died, or lost the command, may have stored some, or left segments. */
 	old->objects = rc == 0 && r.started_ms != 0;
 	return page->count < PAGE;
 }
@@ -86,7 +86,6 @@ static int delete_idempotency(struct txn *txn, const struct record *r, struct er
 static int purge_one(struct txn *txn, const struct old *old, struct err *err)
 {
 	static const enum store_table tables[] = {STORE_EXECUTION, STORE_EXECUTION_INDEX, STORE_COMMAND, STORE_CLAIM};
-	char key[RECORD_OUTPUT_KEY_MAX];
 	struct store_row row;
 	struct record r;
 	int rc = steps_load(txn, old->id, &r, NULL, err);
@@ -97,8 +96,9 @@ static int purge_one(struct txn *txn, const struct old *old, struct err *err)
 		return rc == ERR_NOT_FOUND ? 0 : rc;
 	rc = delete_idempotency(txn, &r, err);
 	for (unsigned i = 1; rc == 0 && i <= 2; i++) {
-		record_output_key(old->id, i, key);
-		rc = txn_delete(txn, STORE_OBJECT, key, err);
+		const char *key = record_output_ref(&r, i);
+
+		rc = key ? txn_delete(txn, STORE_OBJECT, key, err) : 0;
 	}
 	for (size_t i = 0; rc == 0 && i < sizeof(tables) / sizeof(tables[0]); i++)
 		rc = txn_delete(txn, tables[i], old->id, err);

@@ -62,6 +62,7 @@ struct publish {
 	struct executions *e;
 	const struct growing *g;
 	char event_id[IDENT_ID_MAX + 1];
+	bool over; /* it has ended without this host */
 };
 
 static int publish_step(struct txn *txn, void *arg, struct err *err)
@@ -74,6 +75,7 @@ static int publish_step(struct txn *txn, void *arg, struct err *err)
 	bool replay;
 	int rc = steps_load(txn, p->g->id, &r, &c, err);
 
+	p->over = rc == ERR_NOT_FOUND || (rc == 0 && record_status_terminal(r.status));
 	if (rc || r.status != RECORD_RUNNING || r.attempt != p->g->attempt || !c.runner ||
 	    strcmp(c.runner, p->e->config.host_id) != 0)
 		return rc == ERR_NOT_FOUND ? 0 : rc;
@@ -123,6 +125,14 @@ static void published(struct executions *e, const struct growing *g)
 	lock_drop(&e->lock);
 }
 
+static int drop_cells(struct executions *e, const char *id, struct err *err)
+{
+	char prefix[RECORD_OUTPUT_KEY_MAX];
+
+	snprintf(prefix, sizeof(prefix), "executions/%s/live", id);
+	return blob_delete_prefix(e->config.blobs, prefix, err);
+}
+
 static void publish(struct executions *e, const struct growing *g, char *buf)
 {
 	struct publish p = {.e = e, .g = g};
@@ -134,6 +144,9 @@ static void publish(struct executions *e, const struct growing *g, char *buf)
 	steps_event_id(p.event_id);
 	if (rc == 0)
 		rc = steps_update(e, publish_step, &p, &err);
+	/* Whoever ended it has removed them, maybe before these were put. */
+	if (rc == 0 && p.over)
+		rc = drop_cells(e, g->id, &err);
 	if (rc == 0)
 		published(e, g);
 	else if (rc != ERR_SHUTTING_DOWN)
@@ -165,15 +178,15 @@ void segment_publish(struct executions *e)
 
 void segment_drop(struct run *run)
 {
-	char prefix[RECORD_OUTPUT_KEY_MAX];
 	struct err err = {0};
 	bool any;
 
 	lock_take(&run->e->lock);
 	any = run->published[0] || run->published[1];
 	lock_drop(&run->e->lock);
-	snprintf(prefix, sizeof(prefix), "executions/%s/live", run->id);
-	if (any && blob_delete_prefix(run->e->config.blobs, prefix, &err))
+	/* A former owner may have shown some. */
+	any |= run->facts.attempt > 1 && !store_is_exclusive(run->e->config.store);
+	if (any && drop_cells(run->e, run->id, &err))
 		log_info("what was shown to other hosts stays until the record goes", KS("execution", run->id),
 			 KS("error", err.msg));
 }

@@ -238,7 +238,8 @@ static int begin_part(struct take *take, struct txn *txn, struct record *r, stru
 	return rc || !starts ? rc : lost_keep_step(run, txn, err);
 }
 
-/* A claimed one may wait beyond its time in the queue for as long as a session may take to come up, but not for capacity. */
+/* A claimed one may wait beyond its time in the queue: as long as a session may take to come up, but not for capacity.
+ */
 static int64_t wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms)
 {
 	const struct conf *conf = run->e->config.conf;

@@ -260,6 +260,47 @@ static void ids_sort_by_time(void **state)
 	assert_false(record_id_valid(NULL));
 }
 
+static void outputs_of_two_attempts_lie_apart(void **state)
+{
+	char first[RECORD_OUTPUT_KEY_MAX], second[RECORD_OUTPUT_KEY_MAX], last[RECORD_OUTPUT_KEY_MAX];
+
+	(void)state;
+	record_output_key(ID, 1, 1, first);
+	assert_string_equal(first, "executions/" ID "/stdout");
+	record_output_key(ID, 2, 1, second);
+	assert_string_equal(second, "executions/" ID "/2/stdout");
+	record_output_key(ID, INT64_MAX, 2, last);
+	assert_string_equal(last, "executions/" ID "/9223372036854775807/stderr");
+	assert_string_not_equal(first, second);
+}
+
+/* The name decides, whichever attempt the record was at: older hosts gave every attempt the same one. */
+static void a_record_leads_to_outputs_of_its_own_only(void **state)
+{
+	struct record r = full_record();
+	char longer[RECORD_OUTPUT_KEY_MAX + 1];
+
+	(void)state;
+	r.attempt = 3;
+	assert_string_equal(record_output_ref(&r, 1), "executions/" ID "/stdout");
+	assert_null(record_output_ref(&r, 2)); /* "e" */
+	r.result.stderr_ref = "executions/" ID "/3/stderr";
+	assert_string_equal(record_output_ref(&r, 2), "executions/" ID "/3/stderr");
+	r.result.stderr_ref = "executions/sexec_0123456789abcdef01234568/stderr";
+	assert_null(record_output_ref(&r, 2));
+	r.result.stderr_ref = "executions/" ID;
+	assert_null(record_output_ref(&r, 2));
+	r.result.stderr_ref = NULL;
+	assert_null(record_output_ref(&r, 2));
+	memset(longer, 'x', sizeof(longer));
+	longer[sizeof(longer) - 1] = '\0';
+	memcpy(longer, "executions/" ID "/", strlen("executions/" ID "/"));
+	r.result.stderr_ref = longer;
+	assert_null(record_output_ref(&r, 2));
+	longer[sizeof(longer) - 2] = '\0';
+	assert_ptr_equal(record_output_ref(&r, 2), longer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +308,8 @@ int main(void)
 		cmocka_unit_test(inline_output_is_refused),	 cmocka_unit_test(the_body_is_shown_but_never_stored),
 		cmocka_unit_test(a_corrupt_row_names_its_id),	 cmocka_unit_test(a_cut_row_never_decodes),
 		cmocka_unit_test(a_claim_round_trips),		 cmocka_unit_test(ids_sort_by_time),
+		cmocka_unit_test(outputs_of_two_attempts_lie_apart),
+		cmocka_unit_test(a_record_leads_to_outputs_of_its_own_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,13 +29,13 @@ static void records_live_as_long_as_their_retention(void **state)
 	in.idempotency_key = "k";
 	assert_int_equal(host_create(&host, &in, id), 0);
 	host_finish(&host, id);
-	record_output_key(id, 2, key);
+	record_output_key(id, 1, 2, key);
 	assert_true(host_has_row(&host, STORE_OBJECT, key));
 	host_wait(&host, row_is_gone, id);
 	assert_false(host_has_row(&host, STORE_OBJECT, key));
 	assert_false(host_has_row(&host, STORE_COMMAND, id));
 	assert_false(host_has_row(&host, STORE_EXECUTION_INDEX, id));
-	record_output_key(id, 1, key);
+	record_output_key(id, 1, 1, key);
 	assert_int_equal(blob_size(host.blobs, key, &size, NULL), ERR_NOT_FOUND);
 	host_expect(&host, open, "status", "running"); /* older, but open */
 	assert_int_equal(execution_create(host.e, &in, again, &replayed, NULL), 0);
@@ -97,6 +97,43 @@ static void an_output_whose_end_was_not_written_goes_with_the_record(void **stat
 	assert_int_equal(store_update(host.store, due_step, id, NULL), 0);
 	host_wait(&host, row_is_gone, id);
 	assert_int_equal(access(folder, F_OK), -1);
+	host_down(&host, 0);
+	host_end(&host);
+	failpoint_active = false;
+}
+
+/* Those of a command that a second process brought to its end, and what the first one had stored of it. */
+static void outputs_of_every_attempt_go_with_the_record(void **state)
+{
+	char id[IDENT_ID_MAX + 1], folder[192], path[256], first[RECORD_OUTPUT_KEY_MAX], small[RECORD_OUTPUT_KEY_MAX];
+	uint64_t size;
+
+	(void)state;
+	host_make(&host, "process");
+	failpoints("exec.terminal.before error\n");
+	host_up(&host);
+	host_start(&host, "t", "head -c 1000000 /dev/zero; echo small >&2; exit 5", id);
+	snprintf(folder, sizeof(folder), "%s/objects/executions/%s", host.objects, id);
+	host_wait(&host, is_there, folder);
+	host_crash(&host);
+	failpoints("");
+	host_up(&host);
+	host_finish(&host, id);
+	host_expect(&host, id, "result.exit_code", "5");
+	host_expect(&host, id, "attempt", "2");
+	record_output_key(id, 1, 1, first);
+	assert_int_equal(blob_size(host.blobs, first, &size, NULL), 0);
+	snprintf(path, sizeof(path), "executions/%s/2/stdout", id);
+	host_expect(&host, id, "result.stdout_ref", path);
+	assert_int_equal(blob_size(host.blobs, path, &size, NULL), 0);
+	record_output_key(id, 2, 2, small);
+	host_expect(&host, id, "result.stderr_ref", small);
+	assert_true(host_has_row(&host, STORE_OBJECT, small));
+	host_expect_output(&host, id, 2, "small\n");
+	assert_int_equal(store_update(host.store, due_step, id, NULL), 0);
+	host_wait(&host, row_is_gone, id);
+	assert_int_equal(access(folder, F_OK), -1);
+	assert_false(host_has_row(&host, STORE_OBJECT, small));
 	host_down(&host, 0);
 	host_end(&host);
 	failpoint_active = false;
@@ -194,6 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_live_as_long_as_their_retention),
 		cmocka_unit_test(an_output_whose_end_was_not_written_goes_with_the_record),
+		cmocka_unit_test(outputs_of_every_attempt_go_with_the_record),
 		cmocka_unit_test(a_backlog_is_removed_round_after_round),
 	};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long an execution waits for its session: no longer than its time in the queue lets it, whatever a provider says. */
+/* How long an execution waits for its session: no longer than its time in the queue allows, whatever providers say. */
 #include "setup.h"
 
 #include <stdio.h>
