@@ -18,6 +18,7 @@ struct building {
 	const struct txn *txn;
 	struct wire_args args;
 	bool writes;
+	bool touches;	 /* it sets the slots' time to live, if it is applied */
 	unsigned others; /* messages that were heard before it was sent */
 };
 
@@ -125,6 +126,7 @@ static void put_stream(struct building *b, const struct txn_stream *op)
 	}
 }
 
+/* Whether this step is the one of the hour that sets the slots' time to live. */
 static bool touch_due(struct redis_store *store)
 {
 	int64_t now_ns = clock_boot_ns();
@@ -136,6 +138,13 @@ static bool touch_due(struct redis_store *store)
 		store->touched_ns = now_ns;
 	lock_drop(&store->clock_lock);
 	return due;
+}
+
+void apply_untouch(struct redis_store *store)
+{
+	lock_take(&store->clock_lock);
+	store->touched_ns = 0;
+	lock_drop(&store->clock_lock);
 }
 
 static void put_notice(struct building *b, const struct txn_notice *notice)
@@ -156,7 +165,8 @@ static void build(struct building *b)
 	wire_text(&b->args, store->applier);
 	put_number(b, b->conn->slot);
 	put_number(b, b->writes ? (int64_t)++b->conn->number : 0);
-	wire_text(&b->args, b->writes && touch_due(store) ? SLOTS_KEPT_S : "");
+	b->touches = b->writes && touch_due(store);
+	wire_text(&b->args, b->touches ? SLOTS_KEPT_S : "");
 	wire_text(&b->args, store->group);
 	for (row = b->txn->rows; row != NULL; row = row->next)
 		put_row(b, row);
@@ -264,6 +274,8 @@ int apply_step(struct rconn *conn, const struct txn *txn, bool writes, struct er
 			       : script_run(conn, SCRIPT_apply, &b.args, &reply, err);
 	if (rc == 0)
 		rc = judge(&b, reply, err);
+	if (rc != 0 && b.touches)
+		apply_untouch(conn->store); /* nothing, or nobody knows what, was done: the next one does it */
 	freeReplyObject(reply);
 	wire_fini(&b.args);
 	if (writes && rc <= 0) {

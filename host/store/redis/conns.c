@@ -169,6 +169,8 @@ static int try_once(struct rconn *conn, struct err *err)
 		memcpy(conn->run_id, info.run_id, sizeof(conn->run_id));
 		rc = guard_seen(conn, err);
 	}
+	if (rc == 0)
+		apply_untouch(conn->store);
 	if (rc != 0) {
 		wire_drop(conn);
 		rc = rc == WIRE_BROKEN ? ERR_STORE : rc;

@@ -217,6 +217,7 @@ static int redis_renew(struct store *base, bool begin, struct err *err)
 	if (rc == 0) {
 		cache_clear(store->cache); /* revisions of another store */
 		guard_outage(store);
+		apply_untouch(store);
 		atomic_store(&store->lost, false);
 		log_warn(strcmp(redis_id_of(store), candidate) == 0
 				 ? "the state store was lost and is begun anew"

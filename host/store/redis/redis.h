@@ -255,6 +255,8 @@ bool entry_names(const char *doc, size_t len, const char *subject);
  */
 #define APPLY_STALE 1
 int apply_step(struct rconn *conn, const struct txn *txn, bool writes, struct err *err);
+/* The slots may be gone, and their time to live with them. */
+void apply_untouch(struct redis_store *store);
 
 /* step.c */
 int step_update(struct store *base, store_step step, void *arg, struct err *err);

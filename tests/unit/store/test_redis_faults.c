@@ -390,6 +390,53 @@ static void test_renewed(void **state)
 	redis_server_stop(&server);
 }
 
+/* ---- what goes by itself ---- */
+
+/* So many openings have left numbers of applications, and each of those keys has a time to live. */
+static void assert_slots_end(struct redis_server *server, const char *count)
+{
+	/* Tabs, since the words of a command are cut at blanks. */
+	redis_server_must(server, "EVAL return#redis.call('KEYS','t:applied:*') 0", count);
+	redis_server_must(server,
+			  "EVAL for\t_,k\tin\tipairs(redis.call('KEYS','t:applied:*'))do\t"
+			  "if\tredis.call('TTL',k)<1\tthen\treturn\tk\tend\tend\treturn'all' 0",
+			  "all");
+}
+
+/* The first step that writes sets it; when that one is refused, the next one does. */
+static void test_slots_end(void **state)
+{
+	struct redis_server server;
+	struct store *a, *b, *c;
+	struct err err = {0};
+
+	(void)state;
+	redis_server_start(&server, NULL);
+	a = open_good(&server);
+	b = open_good(&server);
+	c = open_good(&server);
+	add(a, "k");
+	assert_slots_end(&server, "1");
+	free(conformance_get(b, STORE_TASK, "k"));
+	add(a, "k");
+	add(b, "k"); /* first by what it remembers, which is so no more */
+	assert_slots_end(&server, "2");
+	redis_server_must(&server, "CONFIG SET maxmemory 1", "OK");
+	assert_int_equal(try_step(c, add_step, "k", &err), ERR_STORE);
+	redis_server_must(&server, "CONFIG SET maxmemory 0", "OK");
+	add(c, "k");
+	assert_slots_end(&server, "3");
+	redis_server_must(&server, "FLUSHALL", "OK");
+	assert_int_equal(try_step(a, add_step, "k", &err), ERR_STORE);
+	assert_int_equal(store_renew(a, true, &err), 0);
+	add(a, "k");
+	assert_slots_end(&server, "1");
+	store_close(c);
+	store_close(b);
+	store_close(a);
+	redis_server_stop(&server);
+}
+
 /* ---- full ---- */
 
 static int delete_step(struct txn *txn, void *arg, struct err *err)
@@ -533,11 +580,17 @@ static int quiet(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_script_flush),	 cmocka_unit_test(test_cut_answers),
-		cmocka_unit_test(test_kill_and_restart), cmocka_unit_test(test_away),
-		cmocka_unit_test(test_frozen),		 cmocka_unit_test(test_flushed),
-		cmocka_unit_test(test_renewed),		 cmocka_unit_test(test_full),
-		cmocka_unit_test(test_loading),		 cmocka_unit_test(test_replica),
+		cmocka_unit_test(test_script_flush),
+		cmocka_unit_test(test_cut_answers),
+		cmocka_unit_test(test_kill_and_restart),
+		cmocka_unit_test(test_away),
+		cmocka_unit_test(test_frozen),
+		cmocka_unit_test(test_flushed),
+		cmocka_unit_test(test_renewed),
+		cmocka_unit_test(test_slots_end),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_loading),
+		cmocka_unit_test(test_replica),
 		cmocka_unit_test(test_lost_tail),
 	};
 
