@@ -16,7 +16,7 @@
 #include "core/log.h"
 
 #define ID_MAX 128
-#define ID_NEW FS_ID ".new"
+#define ID_NEW FS_ID "." /* and a random part: hosts of a fleet may begin in one moment */
 
 static const char *fs_staging_dir(const struct blob_store *blobs)
 {
@@ -76,7 +76,7 @@ static int is_unused(int root_fd, const char *root, bool *ret_unused, struct err
 	*ret_unused = true;
 	while ((entry = readdir(dir)) != NULL)
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-		    strcmp(entry->d_name, "lost+found") != 0 && strcmp(entry->d_name, ID_NEW) != 0)
+		    strcmp(entry->d_name, "lost+found") != 0 && strncmp(entry->d_name, ID_NEW, strlen(ID_NEW)) != 0)
 			*ret_unused = false;
 	closedir(dir);
 	return 0;
@@ -104,44 +104,64 @@ static int read_id(int root_fd, const char *root, char ret_id[ID_MAX], struct er
 
 static int write_id(int root_fd, const char *root, const char *id, struct err *err)
 {
-	char text[ID_MAX + 1];
+	char text[ID_MAX + 1], name[sizeof(ID_NEW) + IDENT_ID_MAX] = ID_NEW;
 	int len = snprintf(text, sizeof(text), "%s\n", id);
 	int fd, number;
 
 	if (len >= ID_MAX)
 		return err_set(err, ERR_INTERNAL, "the id of the state database is too long");
-	fd = openat(root_fd, ID_NEW, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	ident_random(name + strlen(name), "", 24);
+	fd = openat(root_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return config_error(err, root, "cannot be written");
 	number = fs_write_all(fd, text, (size_t)len);
 	if (number == 0 && fsync(fd) != 0)
 		number = errno;
 	close(fd);
-	if (number == 0 && (renameat(root_fd, ID_NEW, root_fd, FS_ID) != 0 || fsync(root_fd) != 0))
+	if (number == 0 && (renameat(root_fd, name, root_fd, FS_ID) != 0 || fsync(root_fd) != 0))
 		number = errno;
+	if (number != 0)
+		unlinkat(root_fd, name, 0);
 	errno = number;
 	return number != 0 ? config_error(err, root, "cannot be written") : 0;
 }
 
-static int check_id(int root_fd, const char *root, const char *store_id, struct err *err)
+static int compare_id(int root_fd, const char *root, const char *store_id, bool *ret_has_one, struct err *err)
 {
 	char id[ID_MAX];
-	bool unused = false;
 	int rc = read_id(root_fd, root, id, err);
 
-	if (rc != 0 || store_id[0] == '\0')
+	*ret_has_one = rc == 0 && id[0] != '\0';
+	if (*ret_has_one && strcmp(id, store_id) != 0)
+		rc = err_set(err, ERR_CONFIG,
+			     "the object store %.100s belongs to the state database %.32s, not to %.32s", root, id,
+			     store_id);
+	return rc;
+}
+
+/* Another host may take the folder in the same moment: what it has made is no stranger's, and the last id written counts. */
+static int check_id(int root_fd, const char *root, const char *store_id, struct err *err)
+{
+	bool unused = false, has_one = false;
+	char id[ID_MAX];
+	int rc;
+
+	if (store_id[0] == '\0')
+		return read_id(root_fd, root, id, err);
+	rc = compare_id(root_fd, root, store_id, &has_one, err);
+	if (rc != 0 || has_one)
 		return rc;
-	if (id[0] != '\0' && strcmp(id, store_id) != 0)
-		return err_set(err, ERR_CONFIG,
-			       "the object store %.100s belongs to the state database %.32s, not to %.32s", root, id,
-			       store_id);
-	if (id[0] != '\0')
-		return 0;
 	rc = is_unused(root_fd, root, &unused, err);
-	if (rc == 0 && !unused)
+	if (rc == 0 && !unused) {
+		rc = compare_id(root_fd, root, store_id, &has_one, err);
+		if (rc != 0 || has_one)
+			return rc;
 		rc = err_set(err, ERR_CONFIG,
 			     "the folder %.120s is not empty and no object store of Berth; it is left as it is", root);
-	return rc != 0 ? rc : write_id(root_fd, root, store_id, err);
+	}
+	if (rc == 0)
+		rc = write_id(root_fd, root, store_id, err);
+	return rc != 0 ? rc : compare_id(root_fd, root, store_id, &has_one, err);
 }
 
 static int open_folder(int root_fd, const char *root, const char *name, int *ret_fd, struct err *err)

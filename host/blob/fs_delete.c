@@ -9,10 +9,14 @@
 
 #include "blob/fs.h"
 
+/* What is not found in a folder that is away is not gone: it comes back with the folder. */
 int fs_remove(struct blob_store *blobs, const char *key, struct err *err)
 {
 	struct fs_store *store = fs_of(blobs);
+	int rc = fs_check(blobs, err);
 
+	if (rc != 0)
+		return rc;
 	if (unlinkat(store->objects_fd, key, 0) != 0) {
 		/* A folder of that name, or an object above it: there is no such object. */
 		if (errno == ENOENT || errno == ENOTDIR || errno == EISDIR)
@@ -62,15 +66,29 @@ int fs_empty(const char *path, struct err *err)
 	return number != 0 ? fs_error(err, number, "delete what is below", strrchr(path, '/') + 1) : 0;
 }
 
+/* Whether there is a folder of that name. */
+static int find_prefix(struct fs_store *store, const char *prefix, bool *ret_found, struct err *err)
+{
+	struct stat st;
+
+	*ret_found = false;
+	if (fstatat(store->objects_fd, prefix, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : fs_error(err, errno, "look for", prefix);
+	*ret_found = S_ISDIR(st.st_mode);
+	return 0;
+}
+
 int fs_remove_prefix(struct blob_store *blobs, const char *prefix, struct err *err)
 {
 	struct fs_store *store = fs_of(blobs);
 	char *path = NULL, *inside = NULL;
-	struct stat st;
-	int rc = 0;
+	bool found = false;
+	int rc = fs_check(blobs, err);
 
-	if (fstatat(store->objects_fd, prefix, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode))
-		return 0;
+	if (rc == 0)
+		rc = find_prefix(store, prefix, &found, err);
+	if (rc != 0 || !found)
+		return rc;
 	if (asprintf(&path, "%s/" FS_OBJECTS "/%s", store->root, prefix) < 0 || asprintf(&inside, "%s/x", prefix) < 0) {
 		free(path);
 		return err_set(err, ERR_NOMEM, "no memory for a path");

@@ -548,9 +548,15 @@ static void test_a_folder_that_is_taken_away(void **state)
 	assert_string_equal(err.reason, "objects_missing");
 	assert_non_null(strstr(err.msg, fixture->root));
 	assert_int_equal(access(fixture->root, F_OK), -1); /* it is not made anew behind the operator's back */
+	/* What is away is not deleted: it would come back without a record that leads to it. */
+	assert_int_equal(blob_delete_prefix(fixture->blobs, "executions/a", &err), ERR_STORE);
+	assert_int_equal(blob_delete_prefix(fixture->blobs, "executions/none", &err), ERR_STORE);
+	assert_int_equal(blob_delete(fixture->blobs, "executions/none/stdout", &err), ERR_STORE);
 	assert_int_equal(rename(away, fixture->root), 0);
 	assert_int_equal(blob_check(fixture->blobs, &err), 0);
 	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), 0);
+	assert_int_equal(blob_delete_prefix(fixture->blobs, "executions/a", &err), 0);
+	assert_int_equal(blob_size(fixture->blobs, "executions/a/stdout", &size, &err), ERR_NOT_FOUND);
 	put_and_read(fixture, "executions/b/stdout");
 }
 
@@ -647,6 +653,53 @@ static void test_adopted(void **state)
 	blob_close(other);
 }
 
+struct opener {
+	pthread_t thread;
+	const char *root;
+	pthread_barrier_t *begin;
+	struct blob_store *blobs;
+	struct err err;
+	int rc;
+};
+
+static void *opener_main(void *arg)
+{
+	struct opener *o = arg;
+
+	pthread_barrier_wait(o->begin);
+	o->rc = blob_open_dir(o->root, ID, &o->blobs, &o->err);
+	return NULL;
+}
+
+/* The hosts of a fleet that are started for the first time. */
+static void test_several_take_a_new_folder(void **state)
+{
+	struct fixture *fixture = *state;
+	pthread_barrier_t begin;
+	char root[PATH], name[24];
+
+	pthread_barrier_init(&begin, NULL, THREADS);
+	for (int round = 0; round < 50; round++) {
+		struct opener openers[THREADS] = {0};
+
+		snprintf(name, sizeof(name), "shared%d", round);
+		path_in(fixture, name, root);
+		for (int i = 0; i < THREADS; i++) {
+			openers[i].root = root;
+			openers[i].begin = &begin;
+			assert_int_equal(pthread_create(&openers[i].thread, NULL, opener_main, &openers[i]), 0);
+		}
+		for (int i = 0; i < THREADS; i++)
+			pthread_join(openers[i].thread, NULL);
+		for (int i = 0; i < THREADS; i++) {
+			if (openers[i].rc != 0)
+				fail_msg("round %d: %s", round, openers[i].err.msg);
+			blob_close(openers[i].blobs);
+		}
+	}
+	pthread_barrier_destroy(&begin);
+}
+
 static void test_threads(void **state)
 {
 	struct fixture *fixture = *state;
@@ -691,6 +744,7 @@ int main(void)
 		TEST(test_a_staging_folder_that_is_removed),
 		TEST(test_a_folder_of_another_store_in_its_place),
 		TEST(test_adopted),
+		TEST(test_several_take_a_new_folder),
 		TEST(test_threads),
 	};
 
