@@ -372,9 +372,9 @@ static void free_host(struct host *host)
 	bool back;
 
 	api_free(host->api);
-	executions_free(host->executions);
-	if (!sessions_free(host->sessions)) {
-		left_behind = host->conf; /* the thread may wait for the store, as when a start failed because that went away */
+	/* A worker that is not back from its plugin, or a thread that waits for a store that went away, goes on with what is below. */
+	if (!executions_free(host->executions) || !sessions_free(host->sessions)) {
+		left_behind = host->conf;
 		return;
 	}
 	back = !host->registry || registry_close(host->registry, layer_deadline(host));

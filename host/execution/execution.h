@@ -36,7 +36,8 @@ bool execution_is_closed(const struct executions *e);
 int executions_start(struct executions *e, struct err *err);
 /* Stops reading; running commands are detached from after stop_grace; waiters are answered by their own deadline. */
 void executions_stop(struct executions *e, int64_t deadline_ns);
-void executions_free(struct executions *e);
+/* False: a worker is not back from its plugin, and may still use everything that executions were given. */
+bool executions_free(struct executions *e);
 
 /* A create request, checked for shape by the API layer; the rest is checked here (ERR_INVALID_REQUEST names the field).
  */

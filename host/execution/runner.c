@@ -315,14 +315,16 @@ static bool wait_unused(struct executions *e)
 	return left == 0;
 }
 
-void executions_free(struct executions *e)
+bool executions_free(struct executions *e)
 {
 	if (!e)
-		return;
+		return true;
 	if (!e->stopped)
 		die(e);
-	if (wait_unused(e))
-		executions_destroy(e);
+	if (!wait_unused(e))
+		return false;
+	executions_destroy(e);
+	return true;
 }
 
 void executions_stat(struct executions *e, struct executions_stat *ret)
