@@ -135,7 +135,7 @@ static bool once(struct events *e, const char *id, int *ret_rc)
 	how.header = *e->last ? header : NULL;
 	ctl_execution_path(&path, id, "/events");
 	*ret_rc = ctl_download(e->ctl, path.ptr, &how, &reply);
-	over = *ret_rc == CTL_ERROR || (!*ret_rc && reply.status < 500);
+	over = *ret_rc == CTL_ERROR || (!*ret_rc && !ctl_comes_back(reply.status));
 	if (!*ret_rc && over && reply.status / 100 != 2)
 		*ret_rc = ctl_explain(e->ctl, &reply, id, ctl_no_execution(id));
 	ctl_reply_fini(&reply);

@@ -14,6 +14,7 @@
 
 #define LOST_MS 60000
 #define PAUSE_MS 200
+#define STOP_MS 5000
 #define LOST_MAX 5
 #define KEY_MAX 256
 
@@ -139,18 +140,29 @@ static int append(void *arg, const void *ptr, size_t len)
 	return buf_append(arg, ptr, len) ? ctl_fail(CTL_ERROR, "the answer is too large") : 0;
 }
 
+/* A daemon that is replaced meanwhile has it, too. */
 static int read_output(struct ctl *ctl, const char *id, const char *name, struct buf *out)
 {
-	struct ctl_download how = {.sink = append, .arg = out};
+	struct ctl_download how = {.sink = append, .arg = out, .silent = true};
+	int64_t until_ns = clock_after_ms(LOST_MS);
 	struct ctl_reply reply;
 	struct buf path;
+	bool again;
 	int rc;
 
 	ctl_execution_path(&path, id, name);
-	rc = ctl_download(ctl, path.ptr, &how, &reply);
-	if (!rc && reply.status != 200)
-		rc = ctl_explain(ctl, &reply, id, NULL);
-	ctl_reply_fini(&reply);
+	do {
+		buf_clear(out);
+		rc = ctl_download(ctl, path.ptr, &how, &reply);
+		again = (rc == CTL_UNAVAILABLE || (!rc && ctl_comes_back(reply.status))) && clock_left_ms(until_ns) && !ctl_stopped();
+		if (again)
+			pause_before(&reply, until_ns);
+		else if (!rc && reply.status != 200)
+			rc = ctl_explain(ctl, &reply, id, NULL);
+		else if (rc == CTL_UNAVAILABLE)
+			ctl_fail(rc, "berthd at %s does not answer", ctl->address);
+		ctl_reply_fini(&reply);
+	} while (again);
 	buf_fini(&path);
 	return rc;
 }
@@ -173,17 +185,25 @@ static int judge(struct ctl *ctl, struct json_object *record)
 	return rc;
 }
 
-/* A stopped copy leaves nothing running in the sandbox. */
+/* A stopped copy leaves nothing running in the sandbox; what cannot be had soon is said, as somebody waits for the prompt. */
 static void cancel_stopped(struct ctl *ctl, const char *id)
 {
+	int64_t until_ns = clock_after_ms(STOP_MS);
 	struct ctl_reply reply;
 	struct buf path;
+	bool again;
 
 	if (!ctl_stopped() || !*id)
 		return;
 	ctl_execution_path(&path, id, "");
-	ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply);
-	ctl_reply_fini(&reply);
+	do {
+		again = ctl_try(ctl, "DELETE", path.ptr, NULL, NULL, &reply) || ctl_comes_back(reply.status);
+		if (again)
+			pause_before(&reply, until_ns);
+		ctl_reply_fini(&reply);
+	} while (again && clock_left_ms(until_ns));
+	if (again)
+		ctl_fail(CTL_UNAVAILABLE, "a script of this copy may run on in the sandbox; berthctl cancel %s ends it", id);
 	buf_fini(&path);
 }
 

@@ -195,7 +195,7 @@ static bool stream_once(struct stream *s)
 	s->rc = CTL_OK;
 	rc = ctl_download(s->ctl, path.ptr, &how, &reply);
 	buf_fini(&path);
-	over = rc == CTL_ERROR || (!rc && reply.status < 500);
+	over = rc == CTL_ERROR || (!rc && !ctl_comes_back(reply.status));
 	if (!rc && reply.status / 100 != 2 && over)
 		s->rc = ctl_explain(s->ctl, &reply, s->name, NULL);
 	else if (!over)
@@ -306,7 +306,7 @@ static bool look(struct ctl *ctl, const char *id, int64_t *revision, struct json
 		snprintf(rest, sizeof(rest), "?wait=20s&revision=%lld", (long long)*revision);
 	ctl_execution_path(&path, id, rest);
 	*ret_rc = ctl_try(ctl, "GET", path.ptr, NULL, NULL, &reply);
-	*ret_away = *ret_rc || reply.status >= 500;
+	*ret_away = *ret_rc || ctl_comes_back(reply.status);
 	if (*ret_away)
 		over = false;
 	else if (reply.status != 200)

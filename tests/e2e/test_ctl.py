@@ -282,7 +282,7 @@ REFUSAL = b'{"error":"shutting_down","message":"the server is stopping","retry_a
 
 class LosesFirstAnswer:
     """A proxy that forwards whole connections, and cuts the first one that posts before its answer arrives. Then it answers so many
-    requests of a method by itself, as a daemon does that stops."""
+    requests with a word in their first line by itself, as a daemon does that stops."""
 
     def __init__(self, port, lost=False, refuse=None):
         self.target, self.lost, self.refuse = port, lost, refuse or {}
@@ -316,12 +316,13 @@ class LosesFirstAnswer:
         threading.Thread(target=back, daemon=True).start()
         try:
             while data := client.recv(65536):
-                method = data.split(b" ")[0]
-                if method == b"POST" and not self.lost:
+                line = data.split(b"\r\n")[0]
+                refused = next((word for word, times in self.refuse.items() if times and word in line), None)
+                if line.startswith(b"POST") and not self.lost:
                     self.lost = True
                     cut.set()
-                elif self.refuse.get(method):
-                    self.refuse[method] -= 1
+                elif refused:
+                    self.refuse[refused] -= 1
                     cut.set()
                     client.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
                                    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(REFUSAL), REFUSAL))

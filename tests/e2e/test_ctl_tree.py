@@ -14,7 +14,7 @@ import threading
 
 import harness
 from harness import Skipped, check, equal, wait_for
-from test_ctl import CTL, W, environment
+from test_ctl import CTL, W, LosesFirstAnswer, environment
 
 
 def picture(root):
@@ -352,6 +352,23 @@ def test_interrupted_while_the_sandbox_lists(make):
         process.send_signal(signal.SIGINT)
         equal(process.wait(timeout=20 * harness.PATIENCE), -signal.SIGINT, process.stderr.read())
         wait_for(lambda: not running(), what="the script's cancel")
+    proxy = LosesFirstAnswer(b.port, lost=True, refuse={b"DELETE": 2})
+    before = posts()
+    process = subprocess.Popen([CTL, "get", *W, "-r", "t", "d", str(b.dir / "into")], stderr=subprocess.PIPE,
+                               env=dict(environment(b), BERTH_ADDRESS=f"http://127.0.0.1:{proxy.port}"))
+    wait_for(lambda: running() and posts() > before, what="the script")
+    process.send_signal(signal.SIGINT)
+    equal(process.wait(timeout=20 * harness.PATIENCE), -signal.SIGINT, process.stderr.read())
+    equal(proxy.refuse, {b"DELETE": 0}, "a cancel that is refused for now is sent again")
+    wait_for(lambda: not running(), what="the script's cancel")
+
+
+def test_a_list_that_is_refused_for_now_is_asked_for_again(make):
+    b = make().start()
+    b.sh("t", "mkdir d; echo x >d/f")
+    proxy = LosesFirstAnswer(b.port, lost=True, refuse={b"/stdout": 1})
+    done = b.ctl("get", *W, "-r", "t", "d", str(b.dir / "into"), env={"BERTH_ADDRESS": f"http://127.0.0.1:{proxy.port}"})
+    equal((done.returncode, (b.dir / "into/f").read_text(), proxy.refuse), (0, "x\n", {b"/stdout": 0}), done.stderr)
 
 
 def test_many_files_at_once_and_faults_of_the_provider(make):
