@@ -267,6 +267,13 @@ static int64_t deadline_of(struct run *run)
 	return clock_after_ms(left > KILL_MS ? left : KILL_MS);
 }
 
+int64_t call_time_left(struct run *run)
+{
+	int64_t spare = run->e->config.conf->completion_grace_ms / 2;
+
+	return run->facts.expires_ms - steps_now(run->e) - (spare < KILL_MS ? spare : KILL_MS);
+}
+
 static struct berth_str str(const char *text)
 {
 	return (struct berth_str){text, text ? strlen(text) : 0};
@@ -317,6 +324,7 @@ static int execute(struct run *run, const struct inputs *in, const struct kept *
 		   struct err *err)
 {
 	const struct run_plan *plan = &run->plan;
+	int64_t left = call_time_left(run);
 	struct berth_command command = {
 		.struct_size = sizeof(command),
 		.attempt = (uint32_t)run->facts.sent_attempt,
@@ -327,7 +335,7 @@ static int execute(struct run *run, const struct inputs *in, const struct kept *
 		.env_count = in->env_count,
 		.has_stdin = in->stdin_fd >= 0,
 		.keep_descendants = plan->keep_descendants,
-		.timeout_ms = plan->timeout_ms,
+		.timeout_ms = left >= plan->timeout_ms ? plan->timeout_ms : left > 0 ? left : 1,
 		.stdout_max = (uint64_t)plan->stdout_max,
 		.stderr_max = (uint64_t)plan->stderr_max,
 	};

@@ -270,15 +270,26 @@ static int prepare(struct run *run, struct inputs *in, struct err *err)
 	return rc || run->resume ? rc : inputs_load(run, in, err);
 }
 
-/* A provider that fails every start must not be asked for ever, nor a command be started after its time. What a former
- * process sent is no start of this one. */
+/* Its end was told when it was first to start, and nobody expects it to begin after that. It never ran. */
+static enum next expired(struct run *run)
+{
+	struct err err = {0};
+
+	err_set(&err, ERR_NOT_STARTED, "it could not be started before its time was over%s%s",
+		run->wait_err.msg[0] ? ": " : "", run->wait_err.msg);
+	err_reason(&err, "execution_expired");
+	run->ran = false;
+	return finish_failed(run, &err);
+}
+
+/* A provider that fails every start must not be asked for ever. What a former process sent is no start of this one. */
 static bool may_restart(struct run *run)
 {
 	bool detaching;
 
 	if (run->resume)
 		return true;
-	return ++run->restarts < run->e->config.conf->max_deliveries && steps_now(run->e) < run->facts.expires_ms &&
+	return ++run->restarts < run->e->config.conf->max_deliveries &&
 	       wait_between(run, run->restarts - 1, &detaching);
 }
 
@@ -289,6 +300,8 @@ static enum next not_started(struct run *run)
 
 	if (call_unwanted(run))
 		return held_back(run);
+	if (call_time_left(run) <= 0)
+		return expired(run);
 	if (!again) {
 		run->ran = false;
 		return finish_failed(run, &run->wait_err);
@@ -364,6 +377,8 @@ static enum next loop(struct run *run, const struct inputs *in, bool reattach)
 
 	if (reattach && !target_can(run->hold->target, BERTH_CAP_REATTACH))
 		return outcome_unknown(run, &(struct attempt){0}); /* nothing of its output is here either */
+	if (!reattach && !call_unwanted(run) && call_time_left(run) <= 0)
+		return expired(run);
 	while (once_more) {
 		struct attempt a;
 		enum verdict verdict;

@@ -347,6 +347,9 @@ struct kept_session {
 bool call_keep_session(const struct berth_session *from, struct kept_session *ret);
 void call_drop_session(struct kept_session *kept);
 void call_perform(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret);
+/* How long the command may still run, if it starts now: its end stands since the first start. What stopping it takes is
+ * kept apart. Not above 0: it is not started any more. */
+int64_t call_time_left(struct run *run);
 /* One short call that only this layer's cancel may end: 0, or the call's code. */
 int call_short(struct run *run, int64_t ms, const struct call_sink *sink,
 	       int (*op)(struct run *run, struct call *call, void *arg, struct err *err), void *arg, struct err *err);

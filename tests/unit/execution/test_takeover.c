@@ -329,6 +329,106 @@ static void one_that_is_met_running_is_not_ended_as_waiting(void **state)
 	run_unref(run);
 }
 
+/* ---- what never started ---- */
+
+struct ending {
+	const char *id;
+	int64_t left_ms;
+};
+
+static int end_in_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct ending *ending = arg;
+	struct record r;
+	int rc = steps_load(txn, ending->id, &r, NULL, err);
+
+	if (rc)
+		return rc;
+	r.execution_expires_ms = txn_now(txn) + ending->left_ms;
+	return steps_put_record(host.e, txn, &r, err);
+}
+
+/* Sent, never started, and taken over with so much left of its time. */
+static void take_over_unstarted(const char *body, int64_t left_ms, char id[IDENT_ID_MAX + 1])
+{
+	char first[IDENT_ID_MAX + 1];
+
+	host_crash(&host);
+	host.conf.completion_grace_ms = 1000;
+	host_up(&host);
+	run("true", first);
+	host_faults(&host, "execute hang\n");
+	host_start(&host, "t", body, id);
+	host_until(&host, id, "running");
+	assert_int_equal(store_update(host.store, end_in_step, &(struct ending){id, left_ms}, NULL), 0);
+	host_crash(&host);
+	host_faults(&host, "");
+	host_up(&host);
+	host_finish(&host, id);
+	host_check_history(&host, id);
+}
+
+static void expect_same_session(const char *id, const char *body)
+{
+	char next[IDENT_ID_MAX + 1], *first, *second;
+
+	run(body, next);
+	host_expect(&host, next, "result.exit_code", "0");
+	first = host_get(&host, id, "incarnation");
+	second = host_get(&host, next, "incarnation");
+	assert_string_equal(first, second);
+	free(first);
+	free(second);
+}
+
+static void a_command_is_not_started_after_its_time(void **state)
+{
+	char id[IDENT_ID_MAX + 1];
+
+	(void)state;
+	take_over_unstarted("echo x >> ran", -1000, id);
+	host_expect(&host, id, "status", "failed");
+	host_expect(&host, id, "reason", "execution_expired");
+	host_expect(&host, id, "result", "");
+	expect_same_session(id, "test ! -e ran");
+}
+
+/* It ends when it was said that it would, by its timeout, and not as one of which nobody knows. */
+static void a_command_that_starts_late_has_what_is_left(void **state)
+{
+	char id[IDENT_ID_MAX + 1], *took;
+
+	(void)state;
+	take_over_unstarted("echo x >> ran; sleep 1000", 6000, id);
+	host_expect(&host, id, "status", "completed");
+	host_expect(&host, id, "ending.kind", "timeout");
+	took = host_get(&host, id, "result.execution_time_ms");
+	assert_in_range(strtol(took, NULL, 10), 1, 10000);
+	free(took);
+	expect_same_session(id, "test \"$(cat ran)\" = x");
+}
+
+static void nor_is_one_whose_provider_is_away_for_that_long(void **state)
+{
+	struct execution_create in = host_request("t", "echo x >> ran");
+	char id[IDENT_ID_MAX + 1];
+
+	(void)state;
+	run("true", id);
+	host_crash(&host);
+	host.conf.completion_grace_ms = 1000;
+	host.conf.starting_ms = WAIT_MS;
+	host_faults(&host, "execute from=1 count=1000000 code=UNAVAILABLE\n");
+	host_up(&host);
+	in.timeout_seconds = 1;
+	assert_int_equal(host_create(&host, &in, id), 0);
+	host_finish(&host, id);
+	host_expect(&host, id, "reason", "execution_expired");
+	host_check_history(&host, id);
+	host_faults(&host, "");
+	expect_same_session(id, "test ! -e ran");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -342,6 +442,9 @@ int main(void)
 		TEST(a_command_that_never_started_fails_without_its_text),
 		TEST(one_that_was_taken_over_unheard_is_asked_for),
 		TEST(one_that_is_met_running_is_not_ended_as_waiting),
+		TEST(a_command_is_not_started_after_its_time),
+		TEST(a_command_that_starts_late_has_what_is_left),
+		TEST(nor_is_one_whose_provider_is_away_for_that_long),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
