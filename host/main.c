@@ -50,6 +50,7 @@
 
 struct host {
 	struct conf *conf;
+	const struct conf *read_last; /* by a reload, and in the api's keeping; NULL: there was none */
 	struct store *store;
 	struct seal *seal;
 	struct blob_store *blobs;
@@ -467,12 +468,17 @@ static void notify(const char *state)
 
 /* ---- reload ---- */
 
-static void log_change(const char *key, bool live, void *arg)
+static void log_applied(const char *key, bool live, void *arg)
 {
 	(void)arg;
 	if (live)
 		log_info("reload: option applied", KS("key", key));
-	else
+}
+
+static void log_pending(const char *key, bool live, void *arg)
+{
+	(void)arg;
+	if (!live)
 		log_warn("reload: option changed, it needs a restart", KS("key", key));
 }
 
@@ -502,7 +508,9 @@ static void reload(struct host *host)
 		log_error("reload: the configuration is refused, the former one stays", KI("refusals", refusals));
 		return;
 	}
-	conf_diff(host->conf, conf, log_change, NULL);
+	/* Each against what is in effect: the last one read, and what the process was started with. */
+	conf_diff(host->read_last ? host->read_last : host->conf, conf, log_applied, NULL);
+	conf_diff(host->conf, conf, log_pending, NULL);
 	json = strcmp(host->conf->log_format, "json") == 0;
 
 	enum log_level level = (enum log_level)log_level_parse(conf->log_level);
@@ -513,6 +521,7 @@ static void reload(struct host *host)
 		conf_free(conf);
 		return;
 	}
+	host->read_last = conf;
 	log_info("reload: done", KI("tokens", tokens));
 	log_init(level, json ? LOG_JSON : LOG_LOGFMT);
 }

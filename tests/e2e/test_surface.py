@@ -392,6 +392,13 @@ def test_reload(make):
     check("key=runner.queue_max" in b.log(), "runner.queue_max is named")
     equal(b.get("/ready", token=new).expect(200).json["queue"]["max"], 7)
     wait_for(lambda: b.get(f"/sandbox/executions/{record['id']}", token=new).json["status"] == "completed")
+    told = b.log().count("reload: option applied")
+    reload(b, "reload: done")
+    equal(b.log().count("reload: option applied"), told, "what is in effect already is not told again")
+    b.conf_text = 'lease: { idle = "5m"; };'
+    b.write_conf()
+    reload(b, "reload: done")
+    equal(b.log().count("reload: option applied"), told + 1, "and what goes back is")
 
     conf = b.dir / "berth.conf"
     good = conf.read_text()
