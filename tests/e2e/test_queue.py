@@ -181,6 +181,26 @@ def test_queue_deadline(make):
     equal(b.finish(long)["status"], "completed")
 
 
+def test_a_full_line_is_told_and_in_no_other_tasks_way(make):
+    b = make(conf='runner: { queue_max = 3; };\ntask: { concurrency = 1; };').start()
+    b.sh("t", "true")
+    b.sh("u", "true")
+    gate = b.dir / "gate"
+    made = [b.create("t", f"while [ ! -e {gate} ]; do sleep 0.05; done").expect(202).json["id"]]
+    wait_for(lambda: b.record(made[0])["status"] == "running", 10, "the first to run")
+    made += [b.create("t", "true").expect(202).json["id"] for _ in range(3)]
+    answer = b.create("t", "true").expect_error(503, "queue_full")
+    check("retry-after" in answer.headers, answer.headers)
+    equal(b.get("/ready").status, 503)
+    equal(b.sh("u", "echo room"), b"room\n")
+    b.create("t", "true").expect_error(503, "queue_full")
+    gate.touch()
+    for execution in made:
+        equal(b.finish(execution)["status"], "completed")
+    wait_for(lambda: b.get("/ready").status == 200, 10, "room in the queue")
+    settled(b)
+
+
 def test_capacity_waits_then_says_so(make):
     b = make(conf='execution: { queue_timeout = "2s"; };\ngc: { interval = "200ms"; };', target="max_sessions = 1;").start()
     b.sh("a", "true")
