@@ -356,7 +356,18 @@ static const struct {
 	{"that was answered by a stranger's 404", {.kind = FAULT_ANSWER, .at = 1, .status = 404, .body = LOST_HTML}},
 	{"whose answer was garbage", {.kind = FAULT_GARBAGE, .at = 1, .body = LOST_HTML}},
 	{"whose connection was refused", {.kind = FAULT_REFUSE, .at = 1}},
+	{"that was answered with 401", {.kind = FAULT_ANSWER, .status = 401, .body = LOST_HTML}},
+	{"that was answered with 403", {.kind = FAULT_ANSWER, .status = 403, .body = LOST_HTML}},
+	{"that was answered with 429", {.kind = FAULT_ANSWER, .status = 429, .body = LOST_HTML}},
+	{"that no connection was to be had for", {.kind = FAULT_REFUSE}},
 };
+
+/* It runs: whatever was said to its stop is no refusal of the command, and the host would believe one. */
+static bool leaves_open(const struct run *run)
+{
+	return !run->rc || run->rc == ERR_OUTCOME_UNKNOWN || run->rc == ERR_PROVIDER_TIMEOUT ||
+	       run->rc == ERR_CANCELLED;
+}
 
 /* Stopped again through reattach, as the host does when the stop's own call failed. */
 static void stop_again(struct check *check, struct session *session, const struct run *first, const char *words)
@@ -391,6 +402,9 @@ static void stop_with(struct check *check, struct session *session, size_t k)
 	fault_disarm();
 	if (!lost_said(check, run->rc, &run->err, "a stopped execute"))
 		return;
+	MUST(check, leaves_open(run),
+	     "a command that runs, and whose stop was one %s, is reported as %s, as if it did not", stops[k].words,
+	     kit_code(run->rc));
 	if (run->rc)
 		stop_again(check, session, run, stops[k].words);
 	else

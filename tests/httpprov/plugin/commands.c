@@ -217,10 +217,11 @@ static int32_t recover(struct job *job)
 		return prov_fail(job->call, BERTH_UNKNOWN, "contradiction",
 				 "a command that ran is said not to have started");
 	}
-	if (rc == BERTH_UNAVAILABLE || rc == BERTH_RATE_LIMITED)
-		return prov_fail(job->call, BERTH_UNKNOWN, "unreachable",
-				 "the command may run; the server does not say");
-	return rc;
+	/* What a stop or a look was refused with is no refusal of the command. */
+	if (rc == BERTH_OK || rc == BERTH_CANCELLED || rc == BERTH_TIMEOUT || rc == BERTH_NOT_FOUND ||
+	    rc == BERTH_SESSION_LOST)
+		return rc;
+	return prov_fail(job->call, BERTH_UNKNOWN, "unreachable", "the command may run; the server does not say");
 }
 
 static int32_t start(struct job *job, const struct berth_command *command)
