@@ -15,8 +15,22 @@
 
 #include <berth/provider.h>
 
+#include "supervised_files.h"
+
 #define TEMP_PREFIX ".berth-"
 #define TEMP_SUFFIX ".tmp"
+
+int32_t localfs_ask(const struct localfs_op *op)
+{
+	struct berth_call_info info = {.struct_size = sizeof(info)};
+
+	if (op->host->cancel_state(op->call) != BERTH_CANCEL_NONE)
+		return localfs_fail(op->host, op->call, BERTH_CANCELLED, "cancelled", "cancelled before it was done");
+	op->host->info(op->call, &info);
+	if (info.deadline_ns <= 0 || sup_now_ns() < info.deadline_ns)
+		return BERTH_OK;
+	return op->host->fail(op->call, BERTH_TIMEOUT, "deadline", 1, 0, "the call's deadline passed before it was done");
+}
 
 int localfs_path_copy(const struct berth_str *path, char out[BERTH_PATH_MAX + 1])
 {
@@ -302,9 +316,9 @@ int32_t berth_localfs_remove(const struct berth_host *host, struct berth_call *c
 			rc = -EPERM;
 	}
 	if ((rc == -ENOTEMPTY || rc == -EEXIST) && (flags & BERTH_REMOVE_RECURSIVE))
-		rc = localfs_remove_tree(at.dir, at.name);
+		rc = localfs_remove_tree(&op, at.dir, at.name);
 	else if (rc == -EEXIST)
 		rc = -ENOTEMPTY;
 	localfs_at_close(&at);
-	return rc < 0 ? localfs_fail_errno(host, call, rc, "remove") : BERTH_OK;
+	return rc < 0 ? localfs_fail_errno(host, call, rc, "remove") : rc;
 }

@@ -23,13 +23,7 @@
 
 static int ask(void *arg)
 {
-	const struct localfs_op *op = arg;
-	struct berth_call_info info = {.struct_size = sizeof(info)};
-
-	if (op->host->cancel_state(op->call) != BERTH_CANCEL_NONE)
-		return BERTH_CANCELLED;
-	op->host->info(op->call, &info);
-	return info.deadline_ns > 0 && sup_now_ns() >= info.deadline_ns ? BERTH_TIMEOUT : BERTH_OK;
+	return localfs_ask(arg);
 }
 
 static int32_t fail_walk(const struct localfs_op *op, int err)

@@ -312,28 +312,35 @@ static int finish_directory(struct import *im, const struct item *item)
 	return rc;
 }
 
+static int place(struct import *im, size_t i)
+{
+	int dir;
+
+	if (!im->items[i].directory)
+		return place_file(im, i);
+	dir = localfs_dir_open(&im->op, im->items[i].path, strlen(im->items[i].path), true);
+	if (dir >= 0)
+		close(dir);
+	return dir < 0 ? dir : 0;
+}
+
 /* Directories get their own modes last and from the end: a closed one could not be filled. */
 static int32_t place_all(struct import *im)
 {
+	int32_t code = BERTH_OK;
 	int rc = 0;
 
-	for (size_t i = 0; rc == 0 && i < im->count; i++) {
-		int dir;
-
-		if (!im->items[i].directory) {
-			rc = place_file(im, i);
-			continue;
-		}
-		dir = localfs_dir_open(&im->op, im->items[i].path, strlen(im->items[i].path), true);
-		if (dir >= 0)
-			close(dir);
-		else
-			rc = dir;
+	for (size_t i = 0; rc == 0 && !code && i < im->count; i++) {
+		code = localfs_ask(&im->op);
+		if (!code)
+			rc = place(im, i);
 	}
-	for (size_t i = im->count; rc == 0 && i > 0; i--)
-		if (im->items[i - 1].directory)
+	for (size_t i = im->count; rc == 0 && !code && i > 0; i--) {
+		code = localfs_ask(&im->op);
+		if (!code && im->items[i - 1].directory)
 			rc = finish_directory(im, &im->items[i - 1]);
-	return rc < 0 ? fail(im, rc, "put the archive's files in place") : BERTH_OK;
+	}
+	return rc < 0 ? fail(im, rc, "put the archive's files in place") : code;
 }
 
 static int32_t import_open(struct import *im, const struct berth_str *path)
@@ -359,7 +366,7 @@ static void import_close(struct import *im)
 	if (im->stage >= 0) {
 		close(im->stage);
 		/* What stays behind on a failure here is not listed, and goes with the session. */
-		localfs_remove_tree(im->dir, im->stage_name);
+		(void)localfs_remove_tree(NULL, im->dir, im->stage_name);
 	}
 	if (im->dir >= 0)
 		close(im->dir);

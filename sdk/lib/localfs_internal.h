@@ -31,6 +31,11 @@ struct localfs_at {
 	const char *name; /* in path */
 };
 
+/* Between two steps of what takes as long as the sandbox's files are many: OK, or CANCELLED or TIMEOUT, told. */
+int32_t localfs_ask(const struct localfs_op *op);
+/* How many entries are looked at before it is asked again. */
+#define LOCALFS_ASK_EVERY 256u
+
 /* All return 0 or a negative errno. */
 int localfs_path_copy(const struct berth_str *path, char out[BERTH_PATH_MAX + 1]);
 /* Opens the directory that the first len bytes of a checked path name (0 = the root), O_PATH. */
@@ -51,11 +56,11 @@ int localfs_check_target(const struct localfs_op *op, const struct localfs_at *a
 int localfs_write_all(int fd, const char *buf, size_t len);
 /* Opens a regular file for reading, below dir (-1 = the root); -EISDIR, -ENODEV (neither) or as open. */
 int localfs_open_regular(const struct localfs_op *op, int dir, const char *path, unsigned int how, struct stat *ret_st);
-/* Removes a directory and all below. */
-int localfs_remove_tree(int dir, const char *name);
+/* Removes a directory and all below; with op, asks now and then, and then the answer may be a code, which is above 0. */
+int localfs_remove_tree(const struct localfs_op *op, int dir, const char *name);
 
 /* Walks everything below a directory, parents before children, following no symlink, with one directory open at a time.
- * Temporary names are skipped. The callback's first non-OK code ends the walk. */
+ * Temporary names are skipped. The callback's first non-OK code ends the walk, as do the call's deadline and its cancel. */
 struct localfs_walk {
 	const struct localfs_op *op;
 	int base;           /* directory to walk */
@@ -63,6 +68,7 @@ struct localfs_walk {
 	bool recursive;
 	int32_t (*entry)(struct localfs_walk *walk, const char *below, const char *path, const struct stat *st);
 	void *ctx;
+	size_t seen; /* entries */
 };
 int32_t localfs_walk_run(struct localfs_walk *walk);
 

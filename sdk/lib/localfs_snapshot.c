@@ -22,7 +22,6 @@
 
 /* Longer than a tick of any kernel (100 per second). */
 #define RACY_NS INT64_C(12000000)
-#define ASK_EVERY 256u
 
 static int64_t stat_ctime_ns(const struct stat *st)
 {
@@ -105,7 +104,7 @@ static int add_dir(struct snapshot *snap, int root_fd, const char *path, const s
 	while (!rc && (entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && !localfs_temp_is(entry->d_name))
 			rc = add(snap, dirfd(dir), path, entry->d_name);
-		if (!rc && snap->count % ASK_EVERY == 0)
+		if (!rc && snap->count % LOCALFS_ASK_EVERY == 0)
 			rc = stop->ask(stop->arg);
 	}
 	closedir(dir);

@@ -124,7 +124,9 @@ static int32_t walk_directory(struct localfs_walk *walk, const char *at, struct 
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
 		    localfs_temp_is(entry->d_name))
 			continue;
-		code = walk_entry(walk, dir, at, entry->d_name, stack);
+		code = walk->seen++ % LOCALFS_ASK_EVERY ? BERTH_OK : localfs_ask(walk->op);
+		if (code == BERTH_OK)
+			code = walk_entry(walk, dir, at, entry->d_name, stack);
 		if (code)
 			break;
 	}
@@ -150,31 +152,51 @@ int32_t localfs_walk_run(struct localfs_walk *walk)
 	return code;
 }
 
+struct removal {
+	const struct localfs_op *op; /* NULL: nobody is asked */
+	int base;
+	struct stack stack;
+	size_t seen;
+	int32_t code; /* of who was asked */
+};
+
+/* -ECANCELED: r->code tells why. */
+static int removal_ask(struct removal *r)
+{
+	if (r->op && r->seen++ % LOCALFS_ASK_EVERY == 0)
+		r->code = localfs_ask(r->op);
+	return r->code ? -ECANCELED : 0;
+}
+
 /* Unlinks what is not a directory, pushes what is. */
-static int empty_directory(int base, const char *at, struct stack *stack)
+static int remove_entry(struct removal *r, DIR *dir, const char *at, const char *name)
 {
 	char below[PATH_MAX];
+	int rc = removal_ask(r);
+
+	if (rc < 0 || unlinkat(dirfd(dir), name, 0) == 0 || errno == ENOENT)
+		return rc;
+	if (errno != EISDIR && errno != EPERM)
+		return -errno;
+	if (unlinkat(dirfd(dir), name, AT_REMOVEDIR) == 0)
+		return 0;
+	if (errno != ENOTEMPTY && errno != EEXIST)
+		return -errno;
+	rc = join(below, sizeof(below), at, name);
+	return rc < 0 ? rc : stack_push(&r->stack, below);
+}
+
+static int empty_directory(struct removal *r, const char *at)
+{
 	struct dirent *entry;
 	int rc = 0;
-	DIR *dir = open_below(base, at, &rc);
+	DIR *dir = open_below(r->base, at, &rc);
 
 	if (!dir)
 		return rc;
-	while (rc == 0 && (entry = readdir(dir))) {
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		if (unlinkat(dirfd(dir), entry->d_name, 0) == 0 || errno == ENOENT)
-			continue;
-		rc = errno == EISDIR || errno == EPERM ? 0 : -errno;
-		if (rc == 0 && unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) == 0)
-			continue;
-		if (rc == 0 && errno != ENOTEMPTY && errno != EEXIST)
-			rc = -errno;
-		if (rc == 0)
-			rc = join(below, sizeof(below), at, entry->d_name);
-		if (rc == 0)
-			rc = stack_push(stack, below);
-	}
+	while (rc == 0 && (entry = readdir(dir)))
+		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+			rc = remove_entry(r, dir, at, entry->d_name);
 	closedir(dir);
 	return rc;
 }
@@ -196,10 +218,11 @@ static int remove_directory(int base, const char *at)
 }
 
 /* One directory: 0 = done or its own directories were pushed, 1 = somebody added to it. */
-static int remove_top(int base, struct stack *stack)
+static int remove_top(struct removal *r)
 {
+	struct stack *stack = &r->stack;
 	size_t mine = stack->count;
-	int rc = empty_directory(base, stack->paths[mine - 1], stack);
+	int rc = empty_directory(r, stack->paths[mine - 1]);
 
 	if (rc == -ENOTDIR || rc == -ELOOP)
 		return -EBUSY; /* replaced while we walk */
@@ -208,7 +231,7 @@ static int remove_top(int base, struct stack *stack)
 	/* Its own directories come first; then it is looked at once more. */
 	if (stack->count > mine)
 		return 0;
-	rc = remove_directory(base, stack->paths[mine - 1]);
+	rc = remove_directory(r->base, stack->paths[mine - 1]);
 	if (rc == -ENOTEMPTY || rc == -EEXIST)
 		return 1;
 	if (rc < 0 && rc != -ENOENT)
@@ -217,17 +240,17 @@ static int remove_top(int base, struct stack *stack)
 	return 0;
 }
 
-int localfs_remove_tree(int dir, const char *name)
+int localfs_remove_tree(const struct localfs_op *op, int dir, const char *name)
 {
-	struct stack stack = {0};
-	int rc = stack_push(&stack, name);
+	struct removal r = {.op = op, .base = dir};
+	int rc = stack_push(&r.stack, name);
 	int again = 0;
 
-	while (rc == 0 && stack.count) {
-		rc = remove_top(dir, &stack);
+	while (rc == 0 && r.stack.count) {
+		rc = remove_top(&r);
 		if (rc == 1)
 			rc = ++again < REMOVE_AGAIN ? 0 : -ENOTEMPTY;
 	}
-	stack_fini(&stack);
-	return rc;
+	stack_fini(&r.stack);
+	return r.code ? r.code : rc;
 }

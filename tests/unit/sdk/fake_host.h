@@ -39,6 +39,7 @@ struct berth_call {
 	int64_t deadline_ns;
 	atomic_uint cancel;
 	int cancel_fd;
+	unsigned int cancel_after; /* looks that still say no; 0 = only by hand */
 	struct fake_bytes stream[3];
 	atomic_size_t arrived; /* bytes of all streams, for other threads */
 	bool discard;          /* count output, keep none */
@@ -167,6 +168,8 @@ static int32_t fake_source_read(struct berth_call *call, void *buf, size_t cap, 
 
 static uint32_t fake_cancel_state(struct berth_call *call)
 {
+	if (call->cancel_after && --call->cancel_after == 0)
+		atomic_store(&call->cancel, BERTH_CANCEL_STOP);
 	return atomic_load(&call->cancel);
 }
 

@@ -334,6 +334,57 @@ static void remove_and_move(void **state)
 	assert_data(fx, "1", 1);
 }
 
+#define MANY 1500
+
+static void make_many(struct fs_fixture *fx)
+{
+	static const char *const dirs[] = {"many", "many/a", "many/b"};
+	char name[32];
+
+	for (size_t i = 0; i < 3; i++)
+		(void)mkdirat(fx->root_fd, dirs[i], 0755);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "%s/%d", dirs[i % 3], i);
+		put_file(fx->root_fd, name, "", 0);
+	}
+}
+
+static size_t count_many(struct fs_fixture *fx)
+{
+	assert_int_equal(fs_list(fx, "many", BERTH_LIST_RECURSIVE), BERTH_OK);
+	return fx->call.file_count;
+}
+
+/* With a session's whole tree to go through, an operation still ends by its deadline and soon after a cancel. */
+static void large_trees_are_left_at_the_deadline_and_the_cancel(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct berth_str many = fake_str("many");
+	size_t left;
+
+	make_many(fx);
+	next_call(fx)->deadline_ns = fake_now_ns() - 1;
+	assert_int_equal(berth_localfs_remove(&fake_host, &fx->call, &fx->fs, &many, BERTH_REMOVE_RECURSIVE),
+			 BERTH_TIMEOUT);
+	assert_string_equal(fx->call.reason, "deadline");
+	assert_int_equal(fx->call.fails, 1);
+	next_call(fx)->deadline_ns = fake_now_ns() - 1;
+	assert_int_equal(berth_localfs_list(&fake_host, &fx->call, &fx->fs, &many, BERTH_LIST_RECURSIVE),
+			 BERTH_TIMEOUT);
+	assert_int_equal(count_many(fx), MANY + 2);
+	next_call(fx)->cancel_after = 3;
+	assert_int_equal(berth_localfs_list(&fake_host, &fx->call, &fx->fs, &many, BERTH_LIST_RECURSIVE),
+			 BERTH_CANCELLED);
+	assert_true(fx->call.file_count > 0 && fx->call.file_count < MANY);
+	next_call(fx)->cancel_after = 3;
+	assert_int_equal(berth_localfs_remove(&fake_host, &fx->call, &fx->fs, &many, BERTH_REMOVE_RECURSIVE),
+			 BERTH_CANCELLED);
+	left = count_many(fx);
+	assert_true(left > 0 && left < MANY);
+	assert_int_equal(fs_remove(fx, "many", BERTH_REMOVE_RECURSIVE), BERTH_OK);
+	assert_true(faccessat(fx->root_fd, "many", F_OK, 0) < 0);
+}
+
 static void another_owner(void **state)
 {
 	struct fs_fixture *fx = *state;
@@ -427,6 +478,7 @@ int main(void)
 		TEST(list_reports_everything_but_temporary_names),
 		TEST(deep_and_wide_trees),
 		TEST(remove_and_move),
+		TEST(large_trees_are_left_at_the_deadline_and_the_cancel),
 		TEST(another_owner),
 		TEST(full_storage_is_told),
 		TEST(without_openat2),

@@ -207,6 +207,29 @@ static void source_that_ends_badly_leaves_nothing(void **state)
 	free(ar);
 }
 
+/* The source has ended well; what was placed stays, what was staged does not. */
+static void a_cancel_is_heard_while_files_are_placed(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct archive *ar = archive_new();
+	struct berth_str root = fake_str(".");
+	char name[16];
+
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		add_entry(ar, name, USTAR_REGULAR, 0644, "x", 1);
+	}
+	add_end(ar);
+	next_call(fx)->cancel_after = 8;
+	fx->call.source = (const char *)ar->bytes;
+	fx->call.source_len = ar->len;
+	assert_int_equal(berth_localfs_import(&fake_host, &fx->call, &fx->fs, &root), BERTH_CANCELLED);
+	assert_int_equal(fs_list(fx, ".", 0), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 7);
+	assert_int_equal(leftovers(fx), 0);
+	free(ar);
+}
+
 static void import_places_over_what_is_there(void **state)
 {
 	struct fs_fixture *fx = *state;
@@ -317,6 +340,7 @@ int main(void)
 		TEST(bad_archives_leave_nothing),
 		TEST(cut_and_damaged_archives_leave_nothing),
 		TEST(source_that_ends_badly_leaves_nothing),
+		TEST(a_cancel_is_heard_while_files_are_placed),
 		TEST(import_places_over_what_is_there),
 		TEST(export_refuses_what_it_cannot_carry),
 		TEST(pax_records_are_judged),
