@@ -6,8 +6,8 @@
 #include "api/resources.h"
 #include "core/limits.h"
 
-/* Base64 of the largest inline file, and the rest of its JSON. */
-#define INLINE_BODY (LIMIT_INLINE_FILE / 3 * 4 + LIMIT_JSON_BODY)
+/* Base64 of the largest inline file, and the rest of its JSON. Twice, as some write every '/' as "\/" and every '+' as "\u002B". */
+#define INLINE_BODY (2 * (LIMIT_INLINE_FILE / 3 * 4 + LIMIT_JSON_BODY))
 
 static const struct route_reference create_reference = {
 	.failed = "create_failed", .away = "sandbox_control_unavailable", .conflict = "execution_conflict"};

@@ -4,6 +4,7 @@
 import base64
 import hashlib
 import os
+import random
 import socket
 import threading
 import time
@@ -32,6 +33,18 @@ def test_F1_bytes_are_exact(make):
     b.put_file("t", "exe", b"#!/bin/sh\necho ran\n", mode="0755").expect(200)
     equal(b.sh("t", "./exe"), b"ran\n")
     equal(b.get_file("t", "exe").headers["x-agentarea-file-mode"].lstrip("0"), "755")
+
+
+def test_F1_the_largest_inline_file_however_it_is_written(make):
+    """Some encoders write every slash as "\\/", some every plus as "\\u002B": the limit is of the file, not of its spelling."""
+    b = make().start()
+    data = random.Random(1).randbytes(16 << 20)
+    text = base64.b64encode(data).decode()
+    spelled = text.replace("/", "\\/").replace("+", "\\u002B")
+    body = '{"workspace_id":"w","task_id":"t","path":"large","content_base64":"' + spelled + '"}'
+    answer = b.request("PUT", "/sandbox/files", body.encode(), headers={"Content-Type": "application/json"})
+    equal(answer.expect(200).json["size"], len(data))
+    equal(b.sh("t", "sha256sum <large").split()[0].decode(), hashlib.sha256(data).hexdigest())
 
 
 def test_F2_symlinks_never_escape(make):
