@@ -36,7 +36,7 @@ struct create_step {
 	char events[3][IDENT_ID_MAX + 1];
 	char key[IDEMPOTENCY_KEY_MAX + 1];
 	/* Out of the step. */
-	bool replayed;
+	bool replayed, by_nonce;
 	char replayed_id[IDENT_ID_MAX + 1];
 	bool begun, live;
 	struct err begin_err;
@@ -83,8 +83,18 @@ static int check_nonce(struct create_step *in, struct txn *txn, struct err *err)
 
 	if (rc || !used)
 		return rc;
-	in->replayed = in->replayed_id[0] != '\0';
+	in->replayed = in->by_nonce = in->replayed_id[0] != '\0';
 	return in->replayed ? 0 : nonce_refuse(err);
+}
+
+/* By its key it is the record of another token: this one is used up with it, too, and makes none later. */
+static int keep_nonce(struct create_step *in, struct txn *txn, struct err *err)
+{
+	const struct execution_create *req = in->in;
+
+	if (!req->nonce_key || in->by_nonce)
+		return 0;
+	return nonce_put_step(txn, req->nonce_key, req->nonce_expires_ms, in->replayed_id, req->body_sha256, err);
 }
 
 int create_put_idempotency(struct txn *txn, const struct record *r, const char *sha256, struct err *err)
@@ -183,7 +193,7 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 	bool replay;
 	int rc = 0;
 
-	in->replayed = in->begun = in->live = false;
+	in->replayed = in->by_nonce = in->begun = in->live = false;
 	err_clear(&in->begin_err);
 	validate_record(in->e->config.conf, in->in, in->run->id, &in->record);
 	if (in->in->nonce_key)
@@ -191,7 +201,7 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 	if (rc == 0 && !in->replayed && in->in->idempotency_key)
 		rc = check_idempotency(in, txn, err);
 	if (rc || in->replayed)
-		return rc;
+		return rc ? rc : keep_nonce(in, txn, err);
 	rc = check_region(in, txn, err);
 	if (rc == 0)
 		rc = txn_fresh(txn, in->run->id, err);

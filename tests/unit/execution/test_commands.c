@@ -242,6 +242,34 @@ static void a_key_gives_the_same_record(void **state)
 	host_expect_output(&host, b, 1, "once\n");
 }
 
+/* A client signs anew and asks again under its key: the token that it used then makes no other record later. */
+static void a_token_is_used_up_by_a_record_of_its_key(void **state)
+{
+	struct execution_create in = host_request("t", "true");
+	char a[IDENT_ID_MAX + 1], b[IDENT_ID_MAX + 1];
+
+	(void)state;
+	in.idempotency_key = "k";
+	in.nonce_expires_ms = INT64_MAX / 2;
+	in.nonce_key = "0011";
+	assert_int_equal(host_create(&host, &in, a), 0);
+	in.nonce_key = "0022";
+	assert_int_equal(host_create(&host, &in, b), 0);
+	assert_string_equal(a, b);
+	in.idempotency_key = NULL;
+	assert_int_equal(host_create(&host, &in, b), 0);
+	assert_string_equal(a, b);
+	in.body_sha256[0] = 'f';
+	assert_int_equal(host_create(&host, &in, b), ERR_UNAUTHORIZED);
+	assert_int_equal(execution_use_nonce(host.e, "0022", a, 1, NULL), ERR_UNAUTHORIZED);
+	assert_int_equal(execution_use_nonce(host.e, "0033", a, INT64_MAX / 2, NULL), 0);
+	assert_int_equal(execution_use_nonce(host.e, "0033", a, INT64_MAX / 2, NULL), 0);
+	assert_int_equal(execution_use_nonce(host.e, "0033", "sexec_0123456789abcdef01234567", 1, NULL), ERR_UNAUTHORIZED);
+	in.nonce_key = "0033";
+	assert_int_equal(host_create(&host, &in, b), ERR_UNAUTHORIZED);
+	host_finish(&host, a);
+}
+
 static size_t list(const char *task, const char *status, const char *after, size_t limit, char *first, char **next)
 {
 	struct json_object *json = NULL, *value;
@@ -379,6 +407,7 @@ int main(void)
 		TEST(a_bad_cwd_is_named),
 		TEST(descendants_may_stay_when_asked),
 		TEST(a_key_gives_the_same_record),
+		TEST(a_token_is_used_up_by_a_record_of_its_key),
 		TEST(lists_are_newest_first),
 		TEST(previews_say_what_they_leave_out),
 		TEST(a_reader_follows_a_running_command),
