@@ -2,7 +2,9 @@
 """Stops of commands in pods, and the end of a pod, where something stands between the plugin and the executor."""
 
 import os
+import signal
 
+import harness
 from harness import check, equal, settled, wait_for
 from test_kubernetes import clustered, count, task_pod
 
@@ -148,3 +150,24 @@ def test_a_login_that_hangs_holds_up_no_command(make, kube):
     check(os.path.exists(f"/proc/{process}"), "the commands waited until the program was killed")
     hang.unlink()
     equal(b.finish(other["id"])["status"], "completed")
+
+
+@clustered
+def test_an_executor_that_falls_silent(make, kube):
+    """Its node is away, and nobody knows yet. The stream is given up after a minute, not the command."""
+    if not harness.FULL:
+        raise harness.Skipped("with --full: it takes a minute")
+    b = make().start()
+    b.sh("t", "true")
+    uid = task_pod(kube, "t")["metadata"]["uid"]
+    record, _ = begin(kube, b, "echo $$ > begun; echo up; while [ ! -e go ]; do sleep 0.05; done; echo done", timeout=300)
+    wait_for(lambda: b.output(record["id"]) == b"up\n", 30, "its first line")
+    executor = kube.call(lambda: kube.node.pods[uid].pid)
+    os.kill(executor, signal.SIGSTOP)
+    try:
+        wait_for(lambda: "reason=idle_timeout" in b.log(), 90, "the silence to be noticed")
+    finally:
+        os.kill(executor, signal.SIGCONT)
+    b.put_file("t", "go", b"").expect(200, 201, 204)
+    record = b.finish(record["id"])
+    equal((record["status"], b.output(record["id"])), ("completed", b"up\ndone\n"), record.get("error"))
