@@ -26,7 +26,7 @@ static bool end_one(int run_fd, const char *id, bool at_once, bool first)
 	if (rc < 0 || !sup_supervisor_alive(&started))
 		return false;
 	/* Each time: it may have started since the last. */
-	(void)sup_signal_exact(started.pid, started.start, at_once ? SIGUSR1 : SIGTERM);
+	(void)sup_signal_supervisor(&started, at_once ? SIGUSR1 : SIGTERM);
 	return true;
 }
 

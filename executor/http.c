@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns a connection's bytes. One thread at a time: the one that took the connection from the queue of ready ones.
- * Sockets never block; waiting is bounded by HTTP_STALL_MS, and nobody waits for a peer without a token. Must never hand on a byte that the parser has not judged,
- * nor begin with a next request before it is asked to.
+ * Sockets never block; waiting is bounded by HTTP_STALL_MS, and nobody waits for a peer without a token. Must never hand
+ * on a byte that the parser has not judged, nor begin with a next request before it is asked to.
  */
 #include "http.h"
 

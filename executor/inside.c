@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tells the sandbox's own addresses from others by the kernel's word: what can be bound is local. A comparison with the
- * connection's other end would not do: a command picks any pair of the addresses that it has. Any worker; no state. Must
- * never take an inner address for an outer one; when it cannot tell, it says inside.
+ * connection's other end would not do: a command picks any pair of the addresses that it has. Any worker; no state.
+ * Must never take an inner address for an outer one; when it cannot tell, it says inside.
  */
 #include "inside.h"
 

@@ -254,11 +254,10 @@ static int known_attempt(int id_fd, uint32_t *ret_attempt)
 	return 0;
 }
 
-static int raise_locked(int id_fd, uint32_t attempt)
+/* 1 = it is higher than what is known. */
+static int judge(int id_fd, uint32_t attempt)
 {
-	char text[32];
 	uint32_t known = 0;
-	int len;
 	int rc = known_attempt(id_fd, &known);
 
 	if (rc < 0)
@@ -266,8 +265,17 @@ static int raise_locked(int id_fd, uint32_t attempt)
 	if (attempt < known)
 		return -ESTALE;
 	/* The first leaves no trace of its own: nothing is lower. */
-	if (attempt == known || attempt == 1)
-		return 0;
+	return attempt != known && attempt != 1;
+}
+
+static int raise_locked(int id_fd, uint32_t attempt)
+{
+	char text[32];
+	int len;
+	int rc = judge(id_fd, attempt);
+
+	if (rc <= 0)
+		return rc;
 	len = snprintf(text, sizeof(text), "attempt=%" PRIu32 "\n", attempt);
 	return sup_replace_file(id_fd, "seen.tmp", "seen", text, (size_t)len, 0);
 }
@@ -285,10 +293,14 @@ int state_attempt(struct state *state, const char *execution_id, uint32_t attemp
 		fd = -errno;
 	if (fd < 0)
 		return fd;
-	lock = sup_lock(fd);
-	rc = lock < 0 ? lock : raise_locked(fd, attempt);
-	if (lock >= 0)
-		close(lock);
+	rc = judge(fd, attempt);
+	/* Only a raise needs the lock, which a command may hold against its cancel: what is known never sinks. */
+	if (rc > 0) {
+		lock = sup_lock(fd);
+		rc = lock < 0 ? lock : raise_locked(fd, attempt);
+		if (lock >= 0)
+			close(lock);
+	}
 	close(fd);
 	return rc;
 }

@@ -39,6 +39,7 @@ static const struct {
 	{EMFILE, BERTH_UNAVAILABLE, "descriptors", 1},
 	{ENFILE, BERTH_UNAVAILABLE, "descriptors", 1},
 	{ENOMEM, BERTH_UNAVAILABLE, "memory", 1},
+	{ETIMEDOUT, BERTH_UNAVAILABLE, "io", 1},
 	{EIO, BERTH_UNAVAILABLE, "io", 1},
 };
 

@@ -196,12 +196,20 @@ static int64_t call_deadline(const struct sup_op *op)
 	return info.deadline_ns > 0 ? info.deadline_ns : sup_now_ns() + INT64_C(10000000000);
 }
 
+static int stopped(const struct sup_started *started)
+{
+	struct sup_proc proc;
+
+	return sup_proc_read(started->pid, &proc) == 0 && proc.start == started->start && proc.state == 'T';
+}
+
 static int32_t signal_started(struct sup_op *op, const struct sup_started *started, uint32_t signal)
 {
 	int rc = -ESRCH;
 
-	if (sup_supervisor_alive(started))
-		rc = sup_signal_exact(started->pid, started->start, signal == BERTH_SIGNAL_KILL ? SIGUSR1 : SIGTERM);
+	/* One that its command has stopped may be stopped again: that is for the helper, which does not give up. */
+	if (sup_supervisor_alive(started) && !(signal == BERTH_SIGNAL_KILL && stopped(started)))
+		rc = sup_signal_supervisor(started, signal == BERTH_SIGNAL_KILL ? SIGUSR1 : SIGTERM);
 	if (rc == -ESRCH && signal == BERTH_SIGNAL_KILL) {
 		rc = kill_left(op->sup, op->id, call_deadline(op));
 		if (rc == SUP_EXIT_TIMEOUT)

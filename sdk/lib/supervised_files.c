@@ -2,7 +2,8 @@
 /*
  * Owns the format of the run directory's small files (started, poison, status) and the rule that tells one process from
  * a later one with the same number. Shared by berth-supervise and the library; entered by any thread, keeps no state.
- * Must never follow a symlink in the run directory, and never report a status that is not complete.
+ * Must never follow a symlink in the run directory, never wait there for what a command may have put in its way (a FIFO,
+ * a lock), and never report a status that is not complete.
  */
 #include "supervised_files.h"
 
@@ -14,11 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <berth/types.h>
+
+/* Who keeps to the rules holds a lock for the time of a start. */
+#define LOCK_WAIT_NS INT64_C(5000000000)
+#define LOCK_PAUSE_NS 100000
 
 int64_t sup_now_ns(void)
 {
@@ -51,7 +57,7 @@ static int read_fd(int fd, char *buf, size_t cap)
 
 int sup_read_file(int dir, const char *name, char *buf, size_t cap)
 {
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	int rc;
 
 	if (fd < 0)
@@ -78,13 +84,32 @@ int sup_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
+/* What a command has put there instead of a file goes. */
+static int open_temporary(int dir, const char *name)
+{
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int err = fd < 0 ? errno : 0;
+	struct stat st;
+
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
+		close(fd);
+		err = ENXIO;
+	}
+	if (err != ENXIO && err != ELOOP)
+		return err ? -err : fd;
+	if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
 int sup_replace_file(int dir, const char *temporary, const char *name, const void *data, size_t len, int sync)
 {
-	int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int fd = open_temporary(dir, temporary);
 	int rc;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	rc = sup_write_all(fd, data, len);
 	if (rc == 0 && sync && fsync(fd) < 0)
 		rc = -errno;
@@ -200,18 +225,21 @@ int sup_lock(int id_dir)
 {
 	/* An open of its own: a lock belongs to the open file, and id_dir may be shared. */
 	int fd = openat(id_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int64_t until = sup_now_ns() + LOCK_WAIT_NS;
+	struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+	int err = fd < 0 ? errno : 0;
 
-	if (fd < 0)
-		return -errno;
-	while (flock(fd, LOCK_EX) < 0) {
-		int err = errno;
-
-		if (err == EINTR)
-			continue;
-		close(fd);
-		return -err;
+	while (err == 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (errno != EINTR && (errno != EWOULDBLOCK || sup_now_ns() >= until)) {
+			err = errno == EWOULDBLOCK ? ETIMEDOUT : errno;
+			break;
+		}
+		nanosleep(&pause, NULL);
+		pause.tv_nsec *= pause.tv_nsec < 64 * LOCK_PAUSE_NS ? 2 : 1;
 	}
-	return fd;
+	if (err && fd >= 0)
+		close(fd);
+	return err ? -err : fd;
 }
 
 static int started_parse(const char *text, struct sup_started *ret_started)
@@ -238,7 +266,7 @@ static int started_parse(const char *text, struct sup_started *ret_started)
 
 int sup_started_read(int id_dir, struct sup_started *ret_started)
 {
-	int fd = openat(id_dir, "started", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(id_dir, "started", O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	char *text;
 	int rc;
 
@@ -292,9 +320,12 @@ static int poison_locked(int id_dir, uint32_t attempt, struct sup_started *ret_s
 
 int sup_poison(int id_dir, uint32_t attempt, struct sup_started *ret_started)
 {
-	int lock = sup_lock(id_dir);
-	int rc;
+	int lock, rc = sup_started_read(id_dir, ret_started);
 
+	/* Nothing takes a mark away again, so it needs no lock: the command may hold that. */
+	if (rc != -ENOENT)
+		return rc == 0 ? 1 : rc;
+	lock = sup_lock(id_dir);
 	if (lock < 0)
 		return lock;
 	rc = poison_locked(id_dir, attempt, ret_started);
@@ -459,5 +490,15 @@ int sup_signal_exact(int32_t pid, uint64_t start, int sig)
 		rc = -errno;
 	if (fd >= 0)
 		close(fd);
+	return rc;
+}
+
+int sup_signal_supervisor(const struct sup_started *started, int sig)
+{
+	int rc = sup_signal_exact(started->pid, started->start, sig);
+
+	/* Its command may have stopped it. */
+	if (rc == 0)
+		(void)sup_signal_exact(started->pid, started->start, SIGCONT);
 	return rc;
 }

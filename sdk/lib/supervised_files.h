@@ -80,7 +80,8 @@ int sup_number_in(const char *text, const char *key, int64_t min, int64_t max, i
 /* Escapes control bytes and '%'; returns the length, or -ENAMETOOLONG. */
 int sup_escape(const char *src, size_t len, char *buf, size_t cap);
 
-/* Locks <id> itself; closing the returned descriptor unlocks it, unless another process inherited it. */
+/* Locks <id> itself; closing the returned descriptor unlocks it, unless another process inherited it. -ETIMEDOUT: it was
+ * held for 5 s. */
 int sup_lock(int id_dir);
 int sup_started_read(int id_dir, struct sup_started *ret_started);
 int sup_poison_read(int id_dir, uint32_t *ret_attempt); /* 0 = none */
@@ -98,6 +99,8 @@ int sup_alive(int32_t pid, uint64_t start);
 int sup_supervisor_alive(const struct sup_started *started);
 /* Signals exactly that process; -ESRCH when it is gone. */
 int sup_signal_exact(int32_t pid, uint64_t start, int sig);
+/* The same to a supervisor, which heeds it also when it was stopped. */
+int sup_signal_supervisor(const struct sup_started *started, int sig);
 
 int64_t sup_now_ns(void);
 

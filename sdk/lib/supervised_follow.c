@@ -21,6 +21,8 @@
 #define LIVENESS_MS 15000
 /* How long the directories stay open for a command that may end any moment. */
 #define SHORT_WAIT_MS 50
+/* As many as the FIFO holds. */
+#define WAKE_READS 128
 /* Without a descriptor to poll, and after a stop was passed on (a detach may still come). */
 #define CANCEL_POLL_MS 250
 
@@ -39,7 +41,7 @@ static int load_started(struct follow *f)
 {
 	int lock, rc;
 
-	if (f->started.pid)
+	if (f->started.pid || sup_started_read(f->op->id_fd, &f->started) == 0)
 		return 0;
 	lock = sup_lock(f->op->id_fd);
 	if (lock < 0)
@@ -59,7 +61,7 @@ static uint32_t hear_cancel(struct follow *f)
 	f->stop_sent = 1;
 	/* A supervisor that is gone shows as a hang-up or a status. */
 	if (load_started(f) == 0)
-		(void)sup_signal_exact(f->started.pid, f->started.start, SIGTERM);
+		(void)sup_signal_supervisor(&f->started, SIGTERM);
 	return state;
 }
 
@@ -95,7 +97,8 @@ static int32_t read_stream(struct follow *f, int stream, int fd, char *block)
 /* Files of silent streams do not exist, and none is held open between two looks. */
 static int32_t pump(struct follow *f, int stream)
 {
-	int fd = openat(f->op->attempt_fd, stream ? "stderr" : "stdout", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(f->op->attempt_fd, stream ? "stderr" : "stdout",
+			O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	char *block;
 	int32_t rc;
 
@@ -245,7 +248,12 @@ static void check_alive(struct follow *f)
 	if (sup_now_ns() < f->alive_ns)
 		return;
 	f->alive_ns = sup_now_ns() + LIVENESS_MS * MS;
-	f->dead |= load_started(f) == 0 && !sup_supervisor_alive(&f->started);
+	if (load_started(f) < 0)
+		return;
+	f->dead |= !sup_supervisor_alive(&f->started);
+	/* A stopped one keeps no time limit: its command may have seen to that. */
+	if (!f->dead)
+		(void)sup_signal_exact(f->started.pid, f->started.start, SIGCONT);
 }
 
 static void drain_wake(struct follow *f, short events)
@@ -254,9 +262,10 @@ static void drain_wake(struct follow *f, short events)
 
 	if (events & (POLLHUP | POLLERR | POLLNVAL))
 		f->dead = 1;
-	if (events & POLLIN)
-		while (read(f->op->wake_fd, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
-			continue;
+	/* Not to the end: a command may write there without one. */
+	for (int i = 0; i < WAKE_READS && (events & POLLIN); i++)
+		if (read(f->op->wake_fd, bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes))
+			break;
 }
 
 /* Thousands may wait at once: after a moment only the FIFO stays open. */

@@ -27,8 +27,8 @@ static size_t append(struct sup *s, struct stream *out, const char *block, size_
 	if (len == 0 || out->broken)
 		return 0;
 	if (out->file < 0)
-		out->file = openat(s->attempt_fd, out->name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
-				   0600);
+		out->file = openat(s->attempt_fd, out->name,
+				   O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0600);
 	while (out->file >= 0 && done < len) {
 		ssize_t n = write(out->file, block + done, len - done);
 

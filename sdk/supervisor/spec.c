@@ -93,7 +93,7 @@ static int load_env(struct spec *spec, int attempt_fd)
 {
 	struct stat st;
 	char *bytes = NULL;
-	int fd = openat(attempt_fd, "env", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(attempt_fd, "env", O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
 	int rc;
 
 	if (fd < 0)

@@ -5,7 +5,7 @@ import select
 import subprocess
 import time
 
-from client import Connection, must, wait_for
+from client import PATIENCE, Connection, must, wait_for
 from nets import INNER, in_sandbox
 
 HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -21,7 +21,7 @@ def open_ones(socks):
     return [sock for sock in socks if sock.fileno() not in closed]
 
 
-def must_serve(x, text, limit=5):
+def must_serve(x, text, limit=20 * PATIENCE):
     start = time.monotonic()
     must(x.ask("/v1/check", {}).code == "ok" and x.health()["ready"], text)
     must(x.execute("echo here").ok().stream("O") == b"here\n", text)
