@@ -17,6 +17,7 @@
 #define CONNECT_S 10L
 #define SMALL_S 150L  /* of a small exchange: the longest ?wait is a minute */
 #define HURRIED_S 2L
+#define RETRY_AFTER_MAX_S 86400
 #define SILENT_S 600L /* of a file transfer: a session may have to be made first */
 
 struct exchange {
@@ -71,13 +72,21 @@ static bool header_value(const char *line, size_t len, const char *name, char *r
 	return true;
 }
 
+/* Whoever answers may be no berthd: any number, or a date, which counts as none. */
+static int64_t retry_after_ms(const char *value)
+{
+	long long seconds = strtoll(value, NULL, 10);
+
+	return 1000 * (seconds < 0 ? 0 : seconds > RETRY_AFTER_MAX_S ? RETRY_AFTER_MAX_S : seconds);
+}
+
 static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 {
 	struct exchange *x = arg;
 	char value[32];
 
 	if (header_value(ptr, size * count, "retry-after:", value, sizeof(value)))
-		x->reply->retry_after_ms = 1000 * strtoll(value, NULL, 10);
+		x->reply->retry_after_ms = retry_after_ms(value);
 	else if (header_value(ptr, size * count, "content-length:", value, sizeof(value)))
 		x->reply->size = strtoll(value, NULL, 10);
 	else if (header_value(ptr, size * count, "x-agentarea-file-mode:", value, sizeof(value)))

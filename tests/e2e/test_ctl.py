@@ -277,6 +277,17 @@ def test_leaving_does_not_claim_a_cancel_that_was_not_taken(make):
     settled(b)
 
 
+def test_a_retry_after_from_nowhere(make):
+    """Whoever answers may be a proxy: any number of seconds is understood, a date and a negative one count as none."""
+    b = make().start()
+    for later, word in ((b"7", "try again in 7 s"), (b"9223372036854775807", "try again in 86400 s"), (b"-5", "try again later"),
+                        (b"Fri, 01 Jan 2027 00:00:00 GMT", "try again later")):
+        proxy = LosesFirstAnswer(b.port, refuse={b"GET": 1})
+        proxy.later = later
+        done = b.ctl("executions", *W, text=True, env={"BERTH_ADDRESS": f"http://127.0.0.1:{proxy.port}"})
+        equal((done.returncode, word in done.stderr), (5, True), done.stderr)
+
+
 REFUSAL = b'{"error":"shutting_down","message":"the server is stopping","retry_after_ms":1000}'
 
 
@@ -285,7 +296,7 @@ class LosesFirstAnswer:
     requests with a word in their first line by itself, as a daemon does that stops."""
 
     def __init__(self, port, lost=False, refuse=None):
-        self.target, self.lost, self.refuse = port, lost, refuse or {}
+        self.target, self.lost, self.refuse, self.later = port, lost, refuse or {}, b"1"
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
@@ -324,8 +335,8 @@ class LosesFirstAnswer:
                 elif refused:
                     self.refuse[refused] -= 1
                     cut.set()
-                    client.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-                                   b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(REFUSAL), REFUSAL))
+                    client.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: %s\r\n"
+                                   b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (self.later, len(REFUSAL), REFUSAL))
                     server.shutdown(socket.SHUT_RDWR)
                     return
                 server.sendall(data)
