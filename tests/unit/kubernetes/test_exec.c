@@ -188,6 +188,7 @@ static int make_key(void)
 	return len > 0 ? 0 : -1;
 }
 
+static char key_id[] = "k1", container[] = "executor", ns[] = "sandboxes", server[] = "https://api";
 static struct session session;
 static struct berth_call *const call = (struct berth_call *)(void *)&session; /* never looked into */
 
@@ -201,10 +202,10 @@ static int setup(void **state)
 	kube_host = &host;
 	kube.via_proxy = true;
 	kube.port = 8080;
-	kube.key_id = (char[]){"k1"};
-	kube.container = (char[]){"executor"};
-	kube.ns = (char[]){"sandboxes"};
-	kube.cluster.server = (char[]){"https://api"};
+	kube.key_id = key_id;
+	kube.container = container;
+	kube.ns = ns;
+	kube.cluster.server = server;
 	kube.cluster.token.text = strdup("secret");
 	pthread_mutex_init(&kube.lock, NULL);
 	session = (struct session){.pod = "p", .uid = "uid", .ip = "10.0.0.1"};

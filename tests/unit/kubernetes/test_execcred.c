@@ -10,6 +10,7 @@
 
 #define MS INT64_C(1000000)
 
+static char version[] = "client.authentication.k8s.io/v1", server[] = "https://api";
 static char dir[64], path[96];
 static struct exec_plugin plugin;
 static struct cluster cluster;
@@ -64,8 +65,8 @@ static int setup(void **state)
 	if (!mkdtemp(dir))
 		return -1;
 	snprintf(path, sizeof(path), "%s/login", dir);
-	plugin = (struct exec_plugin){.api_version = (char[]){"client.authentication.k8s.io/v1"}, .argv = {path}};
-	cluster = (struct cluster){.server = (char[]){"https://api"}, .exec = &plugin};
+	plugin = (struct exec_plugin){.api_version = version, .argv = {path}};
+	cluster = (struct cluster){.server = server, .exec = &plugin};
 	execprog_init(&prog);
 	return 0;
 }
