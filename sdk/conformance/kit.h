@@ -19,7 +19,7 @@
 #include "plugin/guard.h"
 #include "plugin/target.h"
 
-#define KIT_VERSION "1.1"
+#define KIT_VERSION "1.2"
 #define KIT_TEXT_MAX 512
 /* Set in the kit's own environment: no command may see it. */
 #define KIT_SECRET_NAME "BERTH_CONFORMANCE_HOST_VARIABLE"

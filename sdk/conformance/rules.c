@@ -211,7 +211,7 @@ const struct rule rules[] = {
 	{"signal.none", CAP(SIGNAL), C, "Signalling a command that does not run answers NOT_FOUND.", rule_signal_none},
 	{"signal.unknown", CAP(SIGNAL), CF,
 	 "A signal of a later ABI is UNSUPPORTED and does nothing to the command.", rule_signal_unknown},
-	{"renew.grows", CAP(RENEW), 0, "renew never moves the expiry back, and answers what inspect reports.",
+	{"renew.grows", CAP(RENEW), 0, "renew moves the expiry, never back, and answers what inspect reports.",
 	 rule_renew},
 
 	{"lost.looks", 0, H,
