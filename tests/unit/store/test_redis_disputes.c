@@ -366,6 +366,7 @@ static void test_another_redis(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
 		fleet_open(&fleet, 2);
+		redis_server_must(&server, "CONFIG SET appendfsync always", "OK"); /* from here on it loses nothing */
 		fleet.hosts[1].shift_ms = -5000;
 		talk(&fleet);
 		redis_server_kill(&server);
