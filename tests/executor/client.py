@@ -3,6 +3,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -251,7 +252,7 @@ class Executor:
         self.wrap, self.program, self.flags = list(wrap), program or PROGRAM, list(flags)
         self.more_env = {"BERTH_EXECUTOR_KEYS": keys or self.key.entry(), **(env or {})}
         self.process, self.port, self.instance = None, 0, ""
-        self.number = 0
+        self.numbers = itertools.count(1)  # next() of it is one step: tests ask from many threads
         self.errors = self.dir / "stderr"
         self.start()
 
@@ -330,8 +331,7 @@ class Executor:
                 conn.close()
 
     def new_id(self):
-        self.number += 1
-        return f"sexec_{os.getpid()}_{self.number}"
+        return f"sexec_{os.getpid()}_{next(self.numbers)}"
 
     @staticmethod
     def execute_args(execution, attempt=1, **more):
