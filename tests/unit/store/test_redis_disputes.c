@@ -426,6 +426,40 @@ static void test_wrong_mark(void **state)
 	}
 }
 
+/* A host that starts in the middle of a dispute, by its machine's mark or by the clock as it was just moved. */
+static void test_start_amid(void **state)
+{
+	static const int64_t wrong[] = {-60000, 60000};
+	struct fleet fleet;
+	char command[32];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < 4; i++) {
+		fleet_open(&fleet, 3);
+		shift_ns = wrong[i % 2] * CLOCK_NS_PER_MS;
+		store_close(fleet.hosts[0].store); /* its last word moves the clock */
+		shift_ns = 0;
+		assert_int_equal(field(&fleet, "moves"), 1);
+		snprintf(command, sizeof(command), "DEL %s:boots", fleet.prefix);
+		if (i / 2 == 1)
+			redis_server_must(&server, command, "1");
+		fleet.hosts[0] = (struct host){0};
+		open_host(&fleet, &fleet.hosts[0], server.url);
+		talk(&fleet);
+		assert_int_equal(field(&fleet, "offset"), 0);
+		assert_int_equal(field(&fleet, "moves"), 2);
+		assert_agreed(&fleet);
+		assert_int_equal(hold_of(&fleet.hosts[1]), 0);
+		assert_right(&fleet, &fleet.hosts[1]);
+		if (wrong[i % 2] < 0)
+			assert_right(&fleet, &fleet.hosts[0]);
+		else
+			assert_true(hold_of(&fleet.hosts[0]) + CLOSE_MS >= fleet.hosts[0].last_ms - right_ms(&fleet));
+		fleet_close(&fleet);
+	}
+}
+
 /* What nobody reclaims for a while is reclaimed again, though a host is wrong again and again. */
 static void test_hold_ends(void **state)
 {
@@ -498,7 +532,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_jump_and_wrong), cmocka_unit_test(test_at_once),
 		cmocka_unit_test(test_jump_after),     cmocka_unit_test(test_another_redis),
 		cmocka_unit_test(test_slept),	       cmocka_unit_test(test_wrong_mark),
-		cmocka_unit_test(test_hold_ends),      cmocka_unit_test(test_late_start),
+		cmocka_unit_test(test_start_amid),     cmocka_unit_test(test_hold_ends),
+		cmocka_unit_test(test_late_start),
 	};
 
 	if (argc > 1)
