@@ -16,6 +16,8 @@
 #include "fault.h"
 #include "plugin/loader.h"
 
+#define PAGES_MAX 10000
+
 static int count_entries(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -211,12 +213,105 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 	return remove(path);
 }
 
+static void note_error(int rc, const struct err *of, int *first, struct err *err)
+{
+	if (!rc || *first)
+		return;
+	*first = rc;
+	*err = *of;
+}
+
+/* Releases what one page holds, also after one that could not be. */
+static int release_listed(struct kit *kit, const struct call *call, size_t *alive, struct err *err)
+{
+	size_t count;
+	const struct berth_session_info *infos = call_sessions(call, &count);
+	int first = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct session *session = calloc(1, sizeof(*session));
+		struct err failed = {0};
+
+		if (!session)
+			abort();
+		session_take(session, &infos[i]);
+		*alive += !phase_is_over(infos[i].phase);
+		note_error(session_release(kit, session, &failed), &failed, &first, err);
+		free(session);
+	}
+	return first;
+}
+
+/* All pages: one may be empty and have a cursor, where a provider pages what belongs to others, too. */
+static int sweep_pass(struct kit *kit, size_t *ret_alive, struct err *err)
+{
+	const char *cursor = NULL;
+	struct call *call = NULL;
+	int first = 0;
+
+	*ret_alive = 0;
+	for (unsigned page = 0; page < PAGES_MAX; page++) {
+		struct call *before = call;
+		struct err failed = {0};
+		int rc;
+
+		call = call_new(kit->target, clock_after_ms(kit_ms(kit, 60000)), NULL);
+		if (!call)
+			abort();
+		rc = call_list(call, cursor, &failed);
+		call_free(before);
+		note_error(rc, &failed, &first, err);
+		cursor = rc ? NULL : call_cursor(call);
+		if (!rc)
+			note_error(release_listed(kit, call, ret_alive, &failed), &failed, &first, err);
+		if (!cursor)
+			break;
+	}
+	if (cursor && !first)
+		first = err_set(err, ERR_INTERNAL, "list never ends");
+	call_free(call);
+	return first;
+}
+
+/* Again until nothing lives: pages may shift while their sessions go, and a released one may be seen for a while. */
+int kit_sweep(struct kit *kit, struct err *err)
+{
+	int64_t until = clock_after_ms(kit_ms(kit, 1000 * kit->opt->gone_s));
+	struct timespec pause = {.tv_nsec = 50000000};
+	size_t alive = 1;
+	int rc = 0;
+
+	for (unsigned pass = 0; !rc && alive && (pass < 2 || clock_boot_ns() < until); pass++) {
+		if (pass)
+			nanosleep(&pause, NULL);
+		pause.tv_nsec = pause.tv_nsec < 400000000 ? 2 * pause.tv_nsec : pause.tv_nsec;
+		rc = sweep_pass(kit, &alive, err);
+	}
+	kit->swept = !rc;
+	if (!rc && alive)
+		fprintf(stderr, "berth-conformance: %zu sessions of the deployment %s are listed after their release\n",
+			alive, kit->opt->deployment);
+	return rc;
+}
+
+/* A target that could not be swept at the start is not tried again. */
+static void sweep_at_end(struct kit *kit)
+{
+	struct err err = {0};
+
+	if (kit->swept && kit_sweep(kit, &err))
+		fprintf(stderr, "berth-conformance: what is left of the deployment %s cannot be released: %s\n",
+			kit->opt->deployment, err.msg);
+}
+
 bool kit_close(struct kit *kit)
 {
 	bool closed = !kit->stuck;
 
-	if (kit->target && closed)
+	if (kit->target && closed) {
 		session_drop_shared(kit);
+		sweep_at_end(kit);
+	}
 	if (closed)
 		registry_close(kit->registry, clock_after_ms(30000));
 	kit->registry = NULL;
@@ -225,40 +320,4 @@ bool kit_close(struct kit *kit)
 	if (kit->own_state_dir && closed)
 		nftw(kit->state_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 	return closed;
-}
-
-/* One page of what is there. 1: there may be more. */
-static int sweep_page(struct kit *kit, struct err *err)
-{
-	struct call *call = call_new(kit->target, clock_after_ms(kit_ms(kit, 60000)), NULL);
-	const struct berth_session_info *infos;
-	size_t count;
-	int rc;
-
-	if (!call)
-		abort();
-	rc = call_list(call, NULL, err);
-	infos = call_sessions(call, &count);
-	for (size_t i = 0; !rc && i < count; i++) {
-		struct session *session = calloc(1, sizeof(*session));
-
-		if (!session)
-			abort();
-		session_take(session, &infos[i]);
-		rc = session_release(kit, session, err);
-		free(session);
-	}
-	if (!rc)
-		rc = count && call_cursor(call) ? 1 : 0;
-	call_free(call);
-	return rc;
-}
-
-int kit_sweep(struct kit *kit, struct err *err)
-{
-	int rc = 1;
-
-	for (int i = 0; rc == 1 && i < 10000; i++)
-		rc = sweep_page(kit, err);
-	return rc;
 }

@@ -57,6 +57,7 @@ struct kit {
 	struct session *shared; /* a ready session for rules that only use one; dropped when one of them fails */
 	struct guard guard;
 	int fds, threads; /* of the process before the target was opened */
+	bool swept;	  /* what was there at the start has been released */
 	bool stuck;	  /* a call did not come back: its target cannot be closed */
 };
 
@@ -109,7 +110,7 @@ int kit_open(struct kit *kit, const struct kit_options *opt, struct err *err);
 bool kit_close(struct kit *kit);
 int64_t kit_ms(const struct kit *kit, int64_t ms); /* with patience */
 const char *kit_code(int err_code); /* what the contract calls the answer that the host has as this error */
-/* Releases every session of the deployment; text says what could not be released. */
+/* Releases every session of the deployment; kit_close does it again. */
 int kit_sweep(struct kit *kit, struct err *err);
 int kit_count_fds(void);
 int kit_count_threads(void);

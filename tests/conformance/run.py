@@ -221,13 +221,8 @@ def test_helper(kit):
     must(done.returncode == 0, f"installed: {done}")
 
 
-def test_clean_after_kill(kit):
-    """A killed run leaves sessions; the next run removes them."""
-    state = kit.work / "state"
-    state.mkdir(mode=0o700)
-    config = kit.config("mock", ready_delay="1ms")
-    sessions = state / "targets/mock/sessions"
-    process = subprocess.Popen(kit.command(kit.mock, config, "--state", state, "--rule", "endings"), stdout=subprocess.DEVNULL,
+def leave_by_kill(kit, plugin, config, state, sessions):
+    process = subprocess.Popen(kit.command(plugin, config, "--state", state, "--rule", "endings"), stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while not (sessions.is_dir() and any(sessions.iterdir())) and time.monotonic() < until:
@@ -235,9 +230,29 @@ def test_clean_after_kill(kit):
     process.send_signal(signal.SIGKILL)
     process.wait()
     must(any(sessions.iterdir()), "the killed run left no session")
-    code, _, out, _ = kit.run(kit.mock, config, "--state", state, "--rule", "lifecycle")
-    must(code == 0, out)
-    must(not any(sessions.iterdir()), "a session is left")
+
+
+def test_clean_after_kill(kit):
+    """A killed run leaves sessions; the next run removes them, also when the first page of list shows none."""
+    for plugin in (kit.mock, kit.bugs / "list-empty-page.so"):
+        state = kit.work / f"state-{plugin.stem}"
+        state.mkdir(mode=0o700)
+        config = kit.config(plugin.stem, ready_delay="1ms")
+        sessions = state / f"targets/{plugin.stem}/sessions"
+        leave_by_kill(kit, plugin, config, state, sessions)
+        code, _, out, _ = kit.run(plugin, config, "--state", state, "--rule", "lifecycle")
+        must(code == 0, out)
+        must(not any(sessions.iterdir()), f"{plugin.stem}: a session is left")
+
+
+def test_clean_at_end(kit):
+    """Sessions that no rule knows of are removed when a run ends."""
+    state = kit.work / "state-end"
+    state.mkdir(mode=0o700)
+    code, _, out, err = kit.run(kit.bugs / "create-twice.so", kit.config("create-twice"), "--state", state, "--rule", "lifecycle.created")
+    must(code == 1, out)
+    left = list((state / "targets/create-twice/sessions").iterdir())
+    must(not left, f"{len(left)} sessions are left\n{err}")
 
 
 def test_documented(kit):
@@ -327,8 +342,8 @@ def check_bug(kit, name):
 
 
 def tests(kit):
-    for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_helper, test_clean_after_kill, test_documented,
-                     test_document, test_answers_by_name, test_cmake_outside):
+    for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_helper, test_clean_after_kill, test_clean_at_end,
+                     test_documented, test_document, test_answers_by_name, test_cmake_outside):
         yield function.__name__[5:], lambda function=function: function(kit)
     built = {path.stem for path in kit.bugs.glob("*.so")}
     must(kit.sanitized or built == set(expected()), f"expected.txt and the built bugs differ: {sorted(built ^ set(expected()))}")
