@@ -34,6 +34,15 @@ static int32_t host_fail(struct berth_call *call, int32_t code, const char *reas
 	return code;
 }
 
+/* There is no log here: what was left out stands in the answer. */
+static void host_log(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
+		     const struct berth_pair *pairs, size_t count)
+{
+	(void)target, (void)pairs, (void)count;
+	if (level >= BERTH_LOG_WARN)
+		snprintf(call->result.text, sizeof(call->result.text), "%.*s", (int)text->len, text->ptr);
+}
+
 /* No deadline: a client that has had enough closes its connection. */
 static void host_info(struct berth_call *call, struct berth_call_info *ret_info)
 {
@@ -219,6 +228,7 @@ static void host_random(void *buf, size_t len)
 
 const struct berth_host call_host = {
 	.struct_size = sizeof(call_host),
+	.log = host_log,
 	.info = host_info,
 	.fail = host_fail,
 	.emit_ending = host_emit_ending,

@@ -29,7 +29,8 @@ int32_t localfs_ask(const struct localfs_op *op)
 	op->host->info(op->call, &info);
 	if (info.deadline_ns <= 0 || sup_now_ns() < info.deadline_ns)
 		return BERTH_OK;
-	return op->host->fail(op->call, BERTH_TIMEOUT, "deadline", 1, 0, "the call's deadline passed before it was done");
+	return op->host->fail(op->call, BERTH_TIMEOUT, "deadline", 1, 0,
+			      "the call's deadline passed before it was done");
 }
 
 int localfs_path_copy(const struct berth_str *path, char out[BERTH_PATH_MAX + 1])
@@ -271,11 +272,25 @@ static int32_t list_entry(struct localfs_walk *walk, const char *below, const ch
 	return emit(walk->op, path, st);
 }
 
+static void tell_left_out(const struct localfs_op *op, size_t left_out)
+{
+	char text[160];
+	struct berth_str line = {.ptr = text};
+
+	if (!left_out || !op->host->log)
+		return;
+	line.len = (size_t)snprintf(text, sizeof(text),
+				    "%zu entries have paths over %u bytes or lie in closed folders, and are left out",
+				    left_out, BERTH_PATH_MAX);
+	op->host->log(NULL, op->call, BERTH_LOG_WARN, &line, NULL, 0);
+}
+
 int32_t berth_localfs_list(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
 			   const struct berth_str *path, uint32_t flags)
 {
 	struct localfs_op op = {host, call, fs};
-	struct localfs_walk walk = {.op = &op, .recursive = flags & BERTH_LIST_RECURSIVE, .entry = list_entry};
+	struct localfs_walk walk = {
+		.op = &op, .recursive = flags & BERTH_LIST_RECURSIVE, .lenient = true, .entry = list_entry};
 	char name[BERTH_PATH_MAX + 1];
 	int32_t code;
 	int rc = localfs_path_copy(path, name);
@@ -289,6 +304,8 @@ int32_t berth_localfs_list(const struct berth_host *host, struct berth_call *cal
 	walk.base = rc;
 	walk.prefix = strcmp(name, ".") == 0 ? "" : name;
 	code = localfs_walk_run(&walk);
+	if (code == BERTH_OK)
+		tell_left_out(&op, walk.left_out);
 	close(walk.base);
 	return code;
 }

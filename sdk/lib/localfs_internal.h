@@ -56,19 +56,21 @@ int localfs_check_target(const struct localfs_op *op, const struct localfs_at *a
 int localfs_write_all(int fd, const char *buf, size_t len);
 /* Opens a regular file for reading, below dir (-1 = the root); -EISDIR, -ENODEV (neither) or as open. */
 int localfs_open_regular(const struct localfs_op *op, int dir, const char *path, unsigned int how, struct stat *ret_st);
-/* Removes a directory and all below; with op, asks now and then, and then the answer may be a code, which is above 0. */
+/* Removes a directory and all below; with op, asks now and then, and the answer may be a code, which is above 0. */
 int localfs_remove_tree(const struct localfs_op *op, int dir, const char *name);
 
 /* Walks everything below a directory, parents before children, following no symlink, with one directory open at a time.
- * Temporary names are skipped. The callback's first non-OK code ends the walk, as do the call's deadline and its cancel. */
+ * Temporary names are skipped. The callback's first non-OK code ends the walk, as do the call's deadline and cancel. */
 struct localfs_walk {
 	const struct localfs_op *op;
 	int base;           /* directory to walk */
 	const char *prefix; /* put before each path: "" or the base's path */
 	bool recursive;
+	bool lenient; /* what cannot be named or looked at is left out and counted; else it ends the walk */
 	int32_t (*entry)(struct localfs_walk *walk, const char *below, const char *path, const struct stat *st);
 	void *ctx;
 	size_t seen; /* entries */
+	size_t left_out;
 };
 int32_t localfs_walk_run(struct localfs_walk *walk);
 

@@ -81,6 +81,15 @@ static int32_t fail(const struct localfs_walk *walk, int err)
 	return localfs_fail_errno(walk->op->host, walk->op->call, err, "list the directory");
 }
 
+/* Long paths and closed folders are made by who works in the session, who must not be able to break a list. */
+static int32_t leave_out(struct localfs_walk *walk, int err)
+{
+	if (!walk->lenient || (err != -ENAMETOOLONG && err != -EACCES))
+		return fail(walk, err);
+	walk->left_out++;
+	return BERTH_OK;
+}
+
 static int32_t walk_entry(struct localfs_walk *walk, DIR *dir, const char *at, const char *name, struct stack *stack)
 {
 	char below[BERTH_PATH_MAX + 1], path[BERTH_PATH_MAX + 1];
@@ -89,12 +98,12 @@ static int32_t walk_entry(struct localfs_walk *walk, DIR *dir, const char *at, c
 	int rc;
 
 	if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? BERTH_OK : fail(walk, errno); /* removed meanwhile */
+		return errno == ENOENT ? BERTH_OK : leave_out(walk, -errno); /* removed meanwhile */
 	rc = join(below, sizeof(below), at, name);
 	if (rc == 0)
 		rc = join(path, sizeof(path), walk->prefix, below);
 	if (rc < 0)
-		return fail(walk, rc);
+		return leave_out(walk, rc);
 	code = walk->entry(walk, below, path, &st);
 	if (code == BERTH_OK && walk->recursive && S_ISDIR(st.st_mode)) {
 		rc = stack_push(stack, below);
@@ -115,7 +124,7 @@ static int32_t walk_directory(struct localfs_walk *walk, const char *at, struct 
 	if (!dir && *at && (err == -ENOENT || err == -ENOTDIR || err == -ELOOP))
 		return BERTH_OK;
 	if (!dir)
-		return fail(walk, err);
+		return *at ? leave_out(walk, err) : fail(walk, err);
 	for (;;) {
 		errno = 0;
 		entry = readdir(dir);

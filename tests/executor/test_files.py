@@ -45,6 +45,19 @@ def test_stat_list_move_remove(make):
     must(os.listdir(x.root) == ["c"], os.listdir(x.root))
 
 
+def test_what_cannot_be_named_is_left_out_of_a_list(make):
+    x = make()
+    base = os.open(x.root, os.O_PATH)
+    for _ in range(6):
+        os.mkdir("n" * 200, dir_fd=base)
+        base, last = os.open("n" * 200, os.O_PATH, dir_fd=base), base
+        os.close(last)
+    os.close(base)
+    answer = x.ask("/v1/file/list", {"path": ".", "recursive": True}).ok()
+    must(len(answer.items("F")) == 5 and answer.result["text"].startswith("1 entries have paths over"), answer.result)
+    x.ask("/v1/file/remove", {"path": "n" * 200, "recursive": True}).ok()
+
+
 def test_odd_names(make):
     """Names are bytes: quotes, control characters, other encodings."""
     x = make()

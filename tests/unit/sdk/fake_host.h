@@ -48,6 +48,8 @@ struct berth_call {
 	char ending_reason[BERTH_REASON_MAX + 1];
 	int endings;
 	int fails;
+	int logs;
+	char log[256]; /* the last */
 	int32_t code;
 	char reason[64];
 	char text[256];
@@ -76,7 +78,9 @@ static inline int64_t fake_now_ns(void)
 static void fake_log(struct berth_target *target, struct berth_call *call, uint32_t level, const struct berth_str *text,
 		     const struct berth_pair *pairs, size_t count)
 {
-	(void)target, (void)call, (void)level, (void)text, (void)pairs, (void)count;
+	(void)target, (void)level, (void)pairs, (void)count;
+	call->logs++;
+	snprintf(call->log, sizeof(call->log), "%.*s", (int)text->len, text->ptr);
 }
 
 static void fake_info(struct berth_call *call, struct berth_call_info *ret_info)

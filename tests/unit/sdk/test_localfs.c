@@ -293,7 +293,8 @@ static void deep_and_wide_trees(void **state)
 	}
 	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
 	assert_int_equal(fx->call.file_count, 500);
-	/* Beyond what a path can name the list says so, instead of leaving it out. */
+	assert_int_equal(fx->call.logs, 0);
+	/* Beyond what a path can name the list leaves out, not without a word: who works there must not break it. */
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(mkdirat(at, "d", 0755), 0);
 		next = openat(at, "d", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -301,7 +302,11 @@ static void deep_and_wide_trees(void **state)
 		at = next;
 	}
 	close(at);
-	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_INVALID);
+	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
+	assert_int_equal(fx->call.file_count, 512); /* 1023 bytes */
+	assert_int_equal(fx->call.logs, 1);
+	assert_non_null(strstr(fx->call.log, "1 "));
+	assert_int_equal(fs_export(fx, "."), BERTH_INVALID);
 	assert_string_equal(fx->call.reason, "path_too_long");
 	assert_int_equal(fs_remove(fx, "d", BERTH_REMOVE_RECURSIVE), BERTH_OK);
 	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
@@ -332,6 +337,46 @@ static void remove_and_move(void **state)
 	assert_int_equal(fs_move(fx, "one", "two"), BERTH_OK);
 	assert_int_equal(fs_read(fx, "two", 0, 9), BERTH_OK);
 	assert_data(fx, "1", 1);
+}
+
+/* As the files' user, whom modes bind. */
+static int look_at_closed_folders(struct fs_fixture *fx)
+{
+	int step = 0;
+
+	if (geteuid() == 0 && (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0))
+		return 77;
+	step += fs_list(fx, ".", BERTH_LIST_RECURSIVE) == BERTH_OK && fx->call.file_count == 4;
+	step += listed(fx, "open/f") && listed(fx, "closed") && listed(fx, "blind") && !listed(fx, "blind/f");
+	step += fx->call.logs == 1 && strncmp(fx->call.log, "2 ", 2) == 0;
+	step += fs_list(fx, "closed", 0) == BERTH_FORBIDDEN && strcmp(fx->call.reason, "access") == 0;
+	step += fs_export(fx, ".") == BERTH_FORBIDDEN && strcmp(fx->call.reason, "access") == 0;
+	return step;
+}
+
+static void folders_whose_mode_forbids_a_look_break_no_list(void **state)
+{
+	struct fs_fixture *fx = *state;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(fchmodat(AT_FDCWD, fx->base, 0755, 0), 0);
+	assert_int_equal(fchmodat(AT_FDCWD, fx->root, 0755, 0), 0);
+	assert_int_equal(fs_write(fx, "open/f", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "closed/f", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fs_write(fx, "blind/f", "x", 1, 0644), BERTH_OK);
+	assert_int_equal(fchmodat(fx->root_fd, "closed", 0, 0), 0);
+	assert_int_equal(fchmodat(fx->root_fd, "blind", 0444, 0), 0); /* names, and no more */
+	pid = fork();
+	if (pid == 0)
+		_exit(look_at_closed_folders(fx));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(fchmodat(fx->root_fd, "closed", 0755, 0), 0);
+	assert_int_equal(fchmodat(fx->root_fd, "blind", 0755, 0), 0);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 5);
 }
 
 #define MANY 1500
@@ -478,6 +523,7 @@ int main(void)
 		TEST(list_reports_everything_but_temporary_names),
 		TEST(deep_and_wide_trees),
 		TEST(remove_and_move),
+		TEST(folders_whose_mode_forbids_a_look_break_no_list),
 		TEST(large_trees_are_left_at_the_deadline_and_the_cancel),
 		TEST(another_owner),
 		TEST(full_storage_is_told),
