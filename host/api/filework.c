@@ -119,16 +119,21 @@ struct call *filework_call(struct filework *work, const struct call_sink *sink)
 
 /* A provider's words for what the caller did. */
 static const struct {
+	int from;
 	const char *reason;
 	int code;
 	const char *says;
 } reasons[] = {
-	{"path_escapes", ERR_INVALID_REQUEST, "the path leads out of the workspace"},
-	{"size_mismatch", ERR_INVALID_REQUEST, "the content has another size than was said"},
-	{"digest_mismatch", ERR_INVALID_REQUEST, "the content has another digest than was said"},
-	{"not_regular", ERR_INVALID_REQUEST, "the path is not a regular file"},
-	{"is_directory", ERR_INVALID_REQUEST, "the path is a directory"},
-	{"not_directory", ERR_INVALID_REQUEST, "a component of the path is not a directory"},
+	{ERR_PROVIDER, "path_escapes", ERR_INVALID_REQUEST, "the path leads out of the workspace"},
+	{ERR_PROVIDER, "path_too_long", ERR_INVALID_REQUEST, "a path is longer than 1024 bytes"},
+	{ERR_PROVIDER, "size_mismatch", ERR_INVALID_REQUEST, "the content has another size than was said"},
+	{ERR_PROVIDER, "digest_mismatch", ERR_INVALID_REQUEST, "the content has another digest than was said"},
+	{ERR_PROVIDER, "not_regular", ERR_INVALID_REQUEST, "the path is not a regular file"},
+	{ERR_PROVIDER, "is_directory", ERR_INVALID_REQUEST, "the path is a directory"},
+	{ERR_PROVIDER, "not_directory", ERR_INVALID_REQUEST, "a component of the path is not a directory"},
+	/* The sandbox's own files refused it, not the provider. */
+	{ERR_PROVIDER_AUTH, "access", ERR_INVALID_REQUEST, "the mode of a file or folder does not allow that"},
+	{ERR_PROVIDER_AUTH, "read_only", ERR_INVALID_REQUEST, "the path is on a file system that is only read"},
 };
 
 static int say(struct err *err, int code, const char *text)
@@ -153,7 +158,7 @@ int filework_result(struct filework *work, int code, struct err *err)
 	if (session_hold_lost(work->hold, &lost))
 		return err_set(err, ERR_SESSION_GONE, "the session was taken away: %s", lost);
 	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
-		if (code == ERR_PROVIDER && strcmp(err->reason, reasons[i].reason) == 0)
+		if (code == reasons[i].from && strcmp(err->reason, reasons[i].reason) == 0)
 			return say(err, reasons[i].code, reasons[i].says);
 	}
 	if (code == ERR_NOT_FOUND)

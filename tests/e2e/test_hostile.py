@@ -30,6 +30,25 @@ def threads_for(seconds, *functions):
     in_parallel(len(functions), again)
 
 
+# ---- files ----
+
+def test_what_a_command_does_to_files_breaks_no_list_and_blames_no_credential(make):
+    b = make(conf=FAST).start()
+    b.sh("t", "echo x >f && mkdir d && cd d && for i in 1 2 3 4 5 6; do n=$(printf %0200d $i); mkdir $n && cd $n && echo x >f; done")
+    listed = b.get("/sandbox/files", workspace_id="w", task_id="t", list="").expect(200).json["paths"]
+    equal(len(listed), 6, "the files whose paths can be told")
+    check(all(len(path) <= 1024 for path in listed), "a path that is longer than the limit")
+    where = {"workspace_id": "w", "task_id": "t"}
+    for reason, code in ("access", "FORBIDDEN"), ("read_only", "FORBIDDEN"), ("path_too_long", "INVALID"):
+        b.mock.faults(f"file_read code={code} reason={reason}", f"file_list code={code} reason={reason}")
+        for answer in b.get_file("t", "f"), b.get("/sandbox/files", list="", **where):
+            equal(answer.expect_error(400, "invalid_request").json["details"]["reason"], reason)
+    b.mock.faults("file_read code=FORBIDDEN reason=token")
+    b.get_file("t", "f").expect_error(502, "provider_auth")
+    b.mock.faults()
+    settled(b)
+
+
 # ---- teardown against everything ----
 
 def test_commands_that_start_while_their_session_is_destroyed(make):
