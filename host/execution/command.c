@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "execution/execution_private.h"
 
+#define FORGOTTEN "forgotten" /* provider.h: reattach */
 #define AGAIN_FIRST_MS 50
 #define AGAIN_MOST_MS 2000
 #define STEADY_NS (10 * CLOCK_NS_PER_S)
@@ -165,6 +166,20 @@ static enum next outcome_unknown(struct run *run, const struct attempt *a)
 
 	log_warn("the outcome of a command is not known", KS("execution", run->id), KS("error", f.error));
 	call_kill(run);
+	return finish_run(run, &f);
+}
+
+/* The store has gone back to a state before the end, as a restored copy has or a Redis that lost its last second. What ended
+ * is known to have ended: the session and what else runs there stay. */
+static enum next forgotten(struct run *run, const struct attempt *a)
+{
+	struct record_ending ending = {.kind = "unknown"};
+	struct finish f = {.event = EVENT_FAILED,
+			   .reason = FORGOTTEN,
+			   .error = a->err.msg[0] ? a->err.msg : "the command ended and its output was dropped",
+			   .ending = &ending,
+			   .end.proven = true};
+
 	return finish_run(run, &f);
 }
 
@@ -340,6 +355,8 @@ static enum next act(struct run *run, const struct attempt *a, enum verdict verd
 		return not_started(run);
 	case VERDICT_LOST:
 		return session_lost(run, a);
+	case VERDICT_FORGOTTEN:
+		return forgotten(run, a);
 	case VERDICT_DETACHED:
 		return NEXT_LEAVE;
 	case VERDICT_DOUBT:
@@ -369,6 +386,13 @@ static void ask(struct run *run, const struct inputs *in, bool reattach, struct 
 	}
 }
 
+static enum verdict judge(const struct run *run, const struct attempt *a, bool reattach)
+{
+	if (reattach && a->code == ERR_NOT_FOUND && strcmp(a->err.reason, FORGOTTEN) == 0)
+		return VERDICT_FORGOTTEN;
+	return verdict_of(a->code, a->has_ending ? a->ending.kind : 0, reattach, run->touched);
+}
+
 static enum next loop(struct run *run, const struct inputs *in, bool reattach)
 {
 	bool once_more = true;
@@ -394,7 +418,7 @@ static enum next loop(struct run *run, const struct inputs *in, bool reattach)
 		}
 		if (!reattach)
 			run->wait_err = a.err;
-		verdict = verdict_of(a.code, a.has_ending ? a.ending.kind : 0, reattach, run->touched);
+		verdict = judge(run, &a, reattach);
 		if (verdict == VERDICT_DOUBT && ++doubts >= DOUBTS_MAX)
 			verdict = VERDICT_GIVE_UP;
 		if (verdict == VERDICT_REATTACH || verdict == VERDICT_DOUBT)

@@ -373,6 +373,7 @@ enum verdict {
 	VERDICT_DOUBT,	     /* the provider was asked for it and does not know */
 	VERDICT_NOT_STARTED, /* certainly not, and no former attempt will */
 	VERDICT_LOST,	     /* the session is gone */
+	VERDICT_FORGOTTEN,   /* it ended, and was forgotten as this host asked in a state that the store has lost since */
 	VERDICT_DETACHED,
 	VERDICT_GIVE_UP, /* it may have run and cannot be asked for */
 };

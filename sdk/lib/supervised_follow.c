@@ -126,7 +126,7 @@ static int32_t emit_lost(struct follow *f)
 
 	/* The execution's own directory goes with the session only, and nobody will find out more. */
 	if (rc == -ENOENT)
-		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten",
+		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "removed",
 				    "the command's files were removed");
 	/* It may have died before it could write the mark; then nothing ran, and now nothing will. */
 	if (rc == 0)
@@ -303,8 +303,8 @@ static int32_t wait_event(struct follow *f)
 		n = wait_long(f, fds);
 	}
 	if (n == -ENOENT)
-		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "forgotten",
-				    "the command was forgotten");
+		return localfs_fail(f->op->host, f->op->call, BERTH_NOT_FOUND, "removed",
+				    "the command's files were removed while it was followed");
 	if (n < -1)
 		return localfs_fail_errno(f->op->host, f->op->call, n, "wait for the command");
 	if (n > 0)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Durable executions and auth on one host (rows Q3 to Q8)."""
 
+import contextlib
 import json
 import random
+import sqlite3
 import time
 
 import harness
@@ -14,6 +16,36 @@ from harness import TOKEN, check, equal, in_parallel, settled, wait_for
 def check_history(b, record):
     kinds = kinds_of(events_of(b).get(record["id"], []))
     equal(status_after(kinds), record["status"], f"what the events lead to: {kinds}")
+
+
+@harness.only_sqlite("a copy of the database is put in its place")
+def test_a_state_from_before_the_end(make):
+    """A backup of a daemon that runs is restored: what has ended since, and was forgotten, costs nobody the session."""
+    b = make().start()
+    b.put_file("t", "kept", b"kept").expect(200, 201, 204)
+    other = b.create("t", "while [ ! -e gate ]; do sleep 0.05; done; echo goes on").expect(202).json["id"]
+    made = b.create("t", "while [ ! -e first ]; do sleep 0.05; done; echo x >> ran").expect(202).json["id"]
+    wait_for(lambda: all(b.record(i)["status"] == "running" for i in (made, other)), 10, "both to run")
+    (session,) = b.mock.sessions()
+    with contextlib.closing(sqlite3.connect(b.state / "berth.db")) as db, contextlib.closing(sqlite3.connect(b.dir / "copy.db")) as copy:
+        db.backup(copy)
+    b.put_file("t", "first", b"").expect(200, 201, 204)
+    equal(b.finish(made)["status"], "completed")
+    # The sandbox drops the command's files after that, but for the mark that it started.
+    (folder,) = b.mock.root.glob(f"**/{made}")
+    wait_for(lambda: [path.name for path in folder.iterdir()] == ["started"], 10, "the command to be forgotten")
+    b.kill9()
+    for end in ("-wal", "-shm"):
+        (b.state / f"berth.db{end}").unlink(missing_ok=True)
+    (b.dir / "copy.db").rename(b.state / "berth.db")
+    b.start()
+    record = b.finish(made)
+    equal((record["status"], record["reason"]), ("failed", "forgotten"), record)
+    b.put_file("t", "gate", b"").expect(200, 201, 204)
+    equal(b.finish(other)["status"], "completed")
+    equal(b.output(other), b"goes on\n")
+    equal(b.sh("t", "cat kept ran"), b"keptx\n", "the files, and one run")
+    equal(list(b.mock.sessions()), [session], "the session")
 
 
 def test_Q3_long_command_across_a_killed_host(make):

@@ -131,7 +131,8 @@ struct berth_ops {
 			   const struct berth_command *command);
 	/* Goes on with a command that was started, running or ended, from the offsets (REATTACH): may tell started() anew, bytes
 	 * and exactly one ending as execute. NOT_STARTED only after every attempt up to resume->attempt is poisoned in the
-	 * session. A session that knows a later attempt: UNKNOWN, reason "stale_attempt". */
+	 * session. A session that knows a later attempt: UNKNOWN, reason "stale_attempt". Ended and forgotten:
+	 * NOT_FOUND, reason "forgotten"; any other NOT_FOUND is a session that is gone. */
 	int32_t (*reattach)(void *inst, struct berth_call *call, const struct berth_session *session,
 			    const struct berth_resume *resume);
 	/* Drops output, script and environment of an ended command; idempotent. The mark that it started stays until the
