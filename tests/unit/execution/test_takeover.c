@@ -292,18 +292,38 @@ static int drop_claim_step(struct txn *txn, void *id, struct err *err)
 	return txn_delete(txn, STORE_CLAIM, id, err);
 }
 
+static char failpoints[64];
+
+/* Threads read it at each hit. */
 static void arm(const char *text)
 {
-	char path[128];
+	char path[72];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/failpoints", host.dir);
+	snprintf(path, sizeof(path), "%s.new", failpoints);
 	file = fopen(path, "w");
 	assert_non_null(file);
 	fputs(text, file);
 	fclose(file);
-	setenv("BERTH_FAILPOINTS", path, 1);
+	assert_int_equal(rename(path, failpoints), 0);
+}
+
+/* Before there are threads. */
+static void init_failpoints(void)
+{
+	snprintf(failpoints, sizeof(failpoints), "/tmp/berth-takeover-%d", (int)getpid());
+	arm("");
+	setenv("BERTH_FAILPOINTS", failpoints, 1);
 	assert_int_equal(failpoint_init(NULL), 0);
+}
+
+static int remove_failpoints(void)
+{
+	char path[72];
+
+	snprintf(path, sizeof(path), "%s.hit", failpoints);
+	unlink(path);
+	return unlink(failpoints);
 }
 
 /* In line for its first turn on a host of a fleet, and another host's since: nobody has told this one that it runs. */
@@ -446,7 +466,10 @@ int main(void)
 		TEST(a_command_that_starts_late_has_what_is_left),
 		TEST(nor_is_one_whose_provider_is_away_for_that_long),
 	};
+	int failed;
 
+	init_failpoints();
 	cmocka_set_test_filter(getenv("TEST_FILTER"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	return remove_failpoints() || failed;
 }
