@@ -601,6 +601,15 @@ static bool one_blocked(void)
 	return fx.blocked == 1;
 }
 
+static void wait_for_pump(void)
+{
+	int64_t deadline = clock_after_ms(CLIENT_PATIENCE_S * 1000);
+
+	while (!atomic_load(&fx.pumps) && clock_boot_ns() < deadline)
+		sched_yield();
+	assert_true(atomic_load(&fx.pumps) > 0);
+}
+
 static int leave_running(void **state)
 {
 	(void)state;
@@ -635,6 +644,7 @@ static void test_stop_answers_what_waits(void **state)
 	assert_true(client_say(&worker, GET("/block")));
 	assert_true(fx_until(one_blocked));
 	assert_true(client_open(&idle, server_port(fx.server)));
+	wait_for_pump(); /* which another thread may not have read yet */
 
 	server_refuse(fx.server);
 	assert_true(client_say(&idle, GET("/wait")));
