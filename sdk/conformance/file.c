@@ -66,14 +66,21 @@ int file_get(struct check *check, struct session *session, const char *path, uin
 			      length, err);
 }
 
+int file_import_from(struct check *check, struct session *session, const char *path, struct source *source,
+		     struct err *err)
+{
+	struct sink_state state = {.source = source};
+	const struct call_sink sink = {.read = give, .arg = &state};
+
+	return call_import(check_call_ms(check, kit_ms(check->kit, 60000), &sink), &session->abi, path, err);
+}
+
 int file_import(struct check *check, struct session *session, const char *path, const void *ptr, size_t len,
 		struct err *err)
 {
 	struct source source = {.ptr = ptr, .len = len};
-	struct sink_state state = {.source = &source};
-	const struct call_sink sink = {.read = give, .arg = &state};
 
-	return call_import(check_call_ms(check, kit_ms(check->kit, 60000), &sink), &session->abi, path, err);
+	return file_import_from(check, session, path, &source, err);
 }
 
 int file_export(struct check *check, struct session *session, const char *const *paths, size_t count, struct buf *ret,

@@ -248,6 +248,9 @@ int file_get(struct check *check, struct session *session, const char *path, uin
 	     struct buf *ret, struct err *err);
 int file_import(struct check *check, struct session *session, const char *path, const void *ptr, size_t len,
 		struct err *err);
+/* From a source that may say something else at its end than that it was all. */
+int file_import_from(struct check *check, struct session *session, const char *path, struct source *source,
+		     struct err *err);
 int file_export(struct check *check, struct session *session, const char *const *paths, size_t count, struct buf *ret,
 		struct err *err);
 /* Deterministic bytes that do not repeat soon. */

@@ -167,7 +167,7 @@ const struct rule rules[] = {
 	{"bulk.round", CAP(BULK), F, "What is exported can be imported again, and holds what was asked for only.",
 	 rule_bulk_round},
 	{"bulk.missing", CAP(BULK), F, "Export of a missing path answers NOT_FOUND.", rule_bulk_missing},
-	{"bulk.whole", CAP(BULK), F, "Of an archive that breaks off no file becomes visible.", rule_bulk_whole},
+	{"bulk.whole", CAP(BULK), F, "Of an archive that breaks off, or is taken back at its end, no file becomes visible.", rule_bulk_whole},
 	{"bulk.escape", CAP(BULK), CF, "An archive with names out of the root is refused as INVALID.", rule_escape_tar},
 	{"bulk.escape_link", CAP(BULK), CF,
 	 "An archive that brings a link and a file through it reaches nothing outside.", rule_escape_tar_link},

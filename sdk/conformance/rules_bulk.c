@@ -87,26 +87,38 @@ void rule_bulk_missing(struct check *check)
 	MUST(check, rc == ERR_NOT_FOUND, "export of a missing path answers %s", kit_code(rc));
 }
 
-/* An archive that breaks off, or whose source takes it back at the end. */
-void rule_bulk_whole(struct check *check)
+/* Refused, and nothing of it is in the folder. */
+static void must_leave_nothing(struct check *check, struct session *session, struct source *source, const char *what)
 {
-	struct session *session = session_shared(check);
 	const char *dir = file_dir(check);
-	struct buf *tar = check_buf(check);
 	struct call *call = check_call(check);
 	struct err err = {0};
 	size_t count;
-	int rc;
+	int rc = file_import_from(check, session, dir, source, &err);
+
+	MUST(check, is_invalid(rc), "import of an archive that %s answers %s", what, kit_code(rc));
+	rc = call_file_list(call, &session->abi, dir, BERTH_LIST_RECURSIVE, &err);
+	call_files(call, &count);
+	MUST(check, rc == ERR_NOT_FOUND || (!rc && !count), "of an archive that %s %zu files are there", what, count);
+}
+
+/* An archive that breaks off, or whose source takes it back at the end: that is said after the last of its bytes only. */
+void rule_bulk_whole(struct check *check)
+{
+	struct session *session = session_shared(check);
+	struct buf *tar = check_buf(check);
+	struct source source;
 
 	if (!session)
 		return;
 	file_tar_entry(tar, "one", '0', "", 0644, "1", 1);
 	file_tar_entry(tar, "two", '0', "", 0644, "2", 1);
-	rc = file_import(check, session, dir, tar->ptr, 1024 + 512 + 100, &err);
-	MUST(check, is_invalid(rc), "import of an archive that breaks off answers %s", kit_code(rc));
-	rc = call_file_list(call, &session->abi, dir, BERTH_LIST_RECURSIVE, &err);
-	call_files(call, &count);
-	MUST(check, rc == ERR_NOT_FOUND || (!rc && !count), "of an archive that breaks off %zu files are there", count);
+	source = (struct source){.ptr = tar->ptr, .len = 1024 + 512 + 100};
+	must_leave_nothing(check, session, &source, "breaks off");
+	file_tar_end(tar);
+	source = (struct source){.ptr = tar->ptr, .len = tar->len, .end_rc = ERR_INVALID_REQUEST};
+	if (!check_failed(check))
+		must_leave_nothing(check, session, &source, "is taken back at its end");
 }
 
 /* A provider may take what changed within the last tick of the session's clock for changed: that tick has to pass

@@ -201,11 +201,15 @@ void rule_leak_threads(struct check *check)
 /* Of the sanitizers' allocators, where they are linked. */
 size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
+/* Large pieces that the C library has mapped by themselves are counted apart. */
 static int64_t memory_used(void)
 {
+	struct mallinfo2 info;
+
 	if (__sanitizer_get_current_allocated_bytes)
 		return (int64_t)__sanitizer_get_current_allocated_bytes() + (int64_t)hostapi_allocated();
-	return (int64_t)mallinfo2().uordblks + (int64_t)hostapi_allocated();
+	info = mallinfo2();
+	return (int64_t)info.uordblks + (int64_t)info.hblkhd + (int64_t)hostapi_allocated();
 }
 
 void rule_leak_memory(struct check *check)
