@@ -205,10 +205,12 @@ static int stopped(const struct sup_started *started)
 
 static int32_t signal_started(struct sup_op *op, const struct sup_started *started, uint32_t signal)
 {
-	int rc = -ESRCH;
+	int rc = sup_supervisor_alive(started);
 
 	/* One that its command has stopped may be stopped again: that is for the helper, which does not give up. */
-	if (sup_supervisor_alive(started) && !(signal == BERTH_SIGNAL_KILL && stopped(started)))
+	if (rc == 0 || (rc > 0 && signal == BERTH_SIGNAL_KILL && stopped(started)))
+		rc = -ESRCH;
+	else if (rc > 0)
 		rc = sup_signal_supervisor(started, signal == BERTH_SIGNAL_KILL ? SIGUSR1 : SIGTERM);
 	if (rc == -ESRCH && signal == BERTH_SIGNAL_KILL) {
 		rc = kill_left(op->sup, op->id, call_deadline(op));
@@ -259,8 +261,11 @@ static int running(struct sup_op *op)
 	if (rc < 0)
 		return rc;
 	/* Mostly there, and cheaper than a look at the process. */
-	if (sup_status_read(op->attempt_fd, &status) == 0 || !sup_supervisor_alive(&started))
+	if (sup_status_read(op->attempt_fd, &status) == 0)
 		return 0;
+	rc = sup_supervisor_alive(&started);
+	if (rc <= 0)
+		return rc;
 	/* It may have ended in between. */
 	rc = sup_status_read(op->attempt_fd, &status);
 	return rc == 0 ? 0 : rc == -ENOENT ? 1 : rc;

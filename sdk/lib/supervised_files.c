@@ -461,29 +461,34 @@ int sup_proc_read(int32_t pid, struct sup_proc *ret_proc)
 int sup_alive(int32_t pid, uint64_t start)
 {
 	struct sup_proc proc;
+	int rc = sup_proc_read(pid, &proc);
 
-	return sup_proc_read(pid, &proc) == 0 && proc.start == start && proc.state != 'Z' && proc.state != 'X';
+	if (rc < 0)
+		return rc == -ESRCH ? 0 : rc;
+	return proc.start == start && proc.state != 'Z' && proc.state != 'X';
 }
 
 int sup_supervisor_alive(const struct sup_started *started)
 {
 	char boot[SUP_BOOT_MAX];
+	int rc = sup_boot_id(boot, sizeof(boot));
 
-	if (sup_boot_id(boot, sizeof(boot)) < 0 || strcmp(boot, started->boot) != 0)
-		return 0;
-	return sup_alive(started->pid, started->start);
+	if (rc < 0)
+		return rc;
+	return strcmp(boot, started->boot) == 0 ? sup_alive(started->pid, started->start) : 0;
 }
 
 int sup_signal_exact(int32_t pid, uint64_t start, int sig)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	int rc = 0;
+	int alive, rc = 0;
 
 	if (fd < 0 && errno != ENOSYS)
 		return -errno;
 	/* The descriptor holds one process; if its number was reused before, the start time tells. */
-	if (!sup_alive(pid, start))
-		rc = -ESRCH;
+	alive = sup_alive(pid, start);
+	if (alive <= 0)
+		rc = alive < 0 ? alive : -ESRCH;
 	else if (fd >= 0 && syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)
 		rc = -errno;
 	else if (fd < 0 && kill(pid, sig) < 0)

@@ -93,9 +93,10 @@ int sup_status_write(int attempt_dir, const struct sup_status *status, int sync)
 
 int sup_boot_id(char *buf, size_t cap);
 int sup_proc_read(int32_t pid, struct sup_proc *ret_proc);
-/* 1 when that very process runs (no zombie, no reused number). */
+/* 1 when that very process runs (no zombie, no reused number), 0 when it is gone; a negative errno: it could not be
+ * looked at, and whoever takes that for gone loses a command. */
 int sup_alive(int32_t pid, uint64_t start);
-/* 1 when the supervisor of this mark runs, in this boot. */
+/* The same of the supervisor of this mark, in this boot. */
 int sup_supervisor_alive(const struct sup_started *started);
 /* Signals exactly that process; -ESRCH when it is gone. */
 int sup_signal_exact(int32_t pid, uint64_t start, int sig);

@@ -23,7 +23,7 @@
 #define SHORT_WAIT_MS 50
 /* As many as the FIFO holds. */
 #define WAKE_READS 128
-/* Without a descriptor to poll, and after a stop was passed on (a detach may still come). */
+/* Without a descriptor to poll, and after a stop was heard (it may be owed, and a detach may still come). */
 #define CANCEL_POLL_MS 250
 
 struct follow {
@@ -32,7 +32,9 @@ struct follow {
 	int64_t deadline_ns;
 	int64_t alive_ns; /* when to look at the supervisor again */
 	int cancel_fd;
+	int stop_heard;
 	int stop_sent;
+	int64_t stop_ns; /* when to try again, while it is owed */
 	int dead; /* the supervisor is gone: what is not in the files will never be */
 };
 
@@ -51,17 +53,26 @@ static int load_started(struct follow *f)
 	return rc;
 }
 
-/* Passes a stop on, once. */
+static int pass_stop(struct follow *f)
+{
+	int rc = load_started(f);
+
+	if (rc == 0)
+		rc = sup_signal_supervisor(&f->started, SIGTERM);
+	/* A supervisor that is gone shows as a hang-up or a status. */
+	return rc == 0 || rc == -ESRCH;
+}
+
+/* Passes a stop on, once; without a descriptor or memory for that it is owed. */
 static uint32_t hear_cancel(struct follow *f)
 {
 	uint32_t state = f->op->host->cancel_state(f->op->call);
 
-	if (state != BERTH_CANCEL_STOP || f->stop_sent)
+	if (state != BERTH_CANCEL_STOP || f->stop_sent || (f->stop_heard && sup_now_ns() < f->stop_ns))
 		return state;
-	f->stop_sent = 1;
-	/* A supervisor that is gone shows as a hang-up or a status. */
-	if (load_started(f) == 0)
-		(void)sup_signal_supervisor(&f->started, SIGTERM);
+	f->stop_heard = 1;
+	f->stop_sent = pass_stop(f);
+	f->stop_ns = sup_now_ns() + CANCEL_POLL_MS * MS;
 	return state;
 }
 
@@ -132,6 +143,8 @@ static int32_t emit_lost(struct follow *f)
 	if (rc == 0)
 		return f->op->host->fail(f->op->call, BERTH_UNAVAILABLE, "start_failed", 1, 0,
 					 "the supervisor ended before it started the command");
+	if (rc < 0 && rc != -EBADMSG)
+		return localfs_fail_errno(f->op->host, f->op->call, rc, "look for the command");
 	return f->op->host->emit_ending(f->op->call, &ending);
 }
 
@@ -201,6 +214,18 @@ static int32_t emit_status(struct follow *f, const struct sup_status *status)
 	return op->host->emit_ending(op->call, &ending);
 }
 
+/* What is there is none that a supervisor wrote whole, whatever a command has put in its place. Other errors say that
+ * it could not be read, and then it may be a good one. */
+static int no_status(int rc)
+{
+	static const int errors[] = {EBADMSG, EFBIG, EISDIR, ELOOP, ENXIO};
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (rc == -errors[i])
+			return 1;
+	return 0;
+}
+
 /* Everything there is to see. The status is read before the bytes: what it speaks of is then in the files. */
 static int32_t look(struct follow *f, int *ret_done)
 {
@@ -214,7 +239,7 @@ static int32_t look(struct follow *f, int *ret_done)
 		return code;
 	if (f->op->host->cancel_state(f->op->call) == BERTH_CANCEL_DETACH)
 		return BERTH_OK; /* the pumps may have stopped early: the wait answers it */
-	if (rc < 0 && rc != -ENOENT && !f->dead)
+	if (rc < 0 && rc != -ENOENT && !(f->dead && no_status(rc)))
 		return localfs_fail_errno(f->op->host, f->op->call, rc, "read the status");
 	if (rc < 0 && !f->dead)
 		return BERTH_OK;
@@ -229,7 +254,7 @@ static int wait_ms(const struct follow *f)
 
 	if (f->deadline_ns > 0 && f->deadline_ns - now < left)
 		left = f->deadline_ns - now;
-	if ((f->cancel_fd < 0 || f->stop_sent) && left > CANCEL_POLL_MS * MS)
+	if ((f->cancel_fd < 0 || f->stop_heard) && left > CANCEL_POLL_MS * MS)
 		left = CANCEL_POLL_MS * MS;
 	return left <= 0 ? 0 : (int)((left + MS - 1) / MS);
 }
@@ -250,7 +275,7 @@ static void check_alive(struct follow *f)
 	f->alive_ns = sup_now_ns() + LIVENESS_MS * MS;
 	if (load_started(f) < 0)
 		return;
-	f->dead |= !sup_supervisor_alive(&f->started);
+	f->dead |= sup_supervisor_alive(&f->started) == 0;
 	/* A stopped one keeps no time limit: its command may have seen to that. */
 	if (!f->dead)
 		(void)sup_signal_exact(f->started.pid, f->started.start, SIGCONT);
@@ -291,7 +316,7 @@ static int32_t wait_event(struct follow *f)
 {
 	struct pollfd fds[2] = {
 		{.fd = f->op->wake_fd, .events = POLLIN},
-		{.fd = f->stop_sent ? -1 : f->cancel_fd, .events = POLLIN},
+		{.fd = f->stop_heard ? -1 : f->cancel_fd, .events = POLLIN},
 	};
 	int ms = wait_ms(f), n;
 	int32_t rc;

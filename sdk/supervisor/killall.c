@@ -60,8 +60,10 @@ static void scan(struct round *r)
 	while (proc && (entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 		struct sup_proc info;
+		int rc = pid > 0 ? sup_proc_read(pid, &info) : -ESRCH;
 
-		if (pid <= 0 || sup_proc_read(pid, &info) < 0 || info.state == 'Z' || info.state == 'X')
+		r->failed |= rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM;
+		if (rc < 0 || info.state == 'Z' || info.state == 'X')
 			continue;
 		if (r->count == cap) {
 			struct member *grown = realloc(r->members, (cap = cap ? cap * 2 : 256) * sizeof(*grown));
@@ -128,7 +130,8 @@ static void end_started(struct round *r, const struct sup_started *started)
 {
 	if (strcmp(r->boot, started->boot) != 0)
 		return;
-	if (!sup_alive(started->pid, started->start)) {
+	/* One that could not be looked at is looked at again in the next round. */
+	if (sup_alive(started->pid, started->start) == 0) {
 		end_session(r, started);
 		return;
 	}

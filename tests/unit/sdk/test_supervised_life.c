@@ -2,6 +2,10 @@
 /* A supervised command beyond one call: started once, cancelled, left and found again, killed, forgotten. */
 #include "sup_fixture.h"
 
+#include <sys/resource.h>
+
+#include "../../../sdk/lib/supervised_files.h"
+
 #define THREADS 32
 
 static size_t file_size(const struct fixture *fx, const char *name)
@@ -197,6 +201,27 @@ static void supervisor_killed_in_the_middle(void **state)
 	fake_call_fini(&call);
 }
 
+/* Whatever lies where the status would be, a dead supervisor writes none any more. */
+static void what_is_no_status_is_none(void **state)
+{
+	static const char *const scripts[] = {"mkdir", "ln -s /etc/passwd", "mkfifo", "head -c 3000 /dev/zero >"};
+	struct fixture *fx = *state;
+
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+		struct berth_call call;
+		char script[200], id[16];
+		struct berth_command command;
+
+		snprintf(id, sizeof(id), "odd-%zu", i);
+		snprintf(script, sizeof(script), "%s \"${0%%/*}/status\"; kill -9 $PPID", scripts[i]);
+		command = make_command(id, script);
+		fake_call_init(&call);
+		assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command), BERTH_OK);
+		assert_ending(&call, BERTH_ENDING_UNKNOWN, 0);
+		fake_call_fini(&call);
+	}
+}
+
 static void cancel_takes_the_tree(void **state)
 {
 	struct fixture *fx = *state;
@@ -378,6 +403,117 @@ static void stop_of_endless_output(void **state)
 	assert_int_equal(runner.rc, BERTH_OK);
 	assert_ending(&runner.call, BERTH_ENDING_CANCELLED, 0);
 	fake_call_fini(&runner.call);
+}
+
+/* No more than so many descriptors; returns the limit of before. Those that are open stay. */
+static rlim_t limit_descriptors(rlim_t count)
+{
+	struct rlimit limit;
+	rlim_t before;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = count;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	return before;
+}
+
+static rlim_t lowest_free(void)
+{
+	int fd = dup(0);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return (rlim_t)fd;
+}
+
+/* With the first block the stop is asked for and no descriptor is left, with the second there are some again. */
+struct starving_reader {
+	struct fixture *fx;
+	struct berth_call *call;
+	rlim_t before;
+	int blocks;
+};
+
+static void read_starving(void *ctx)
+{
+	struct starving_reader *reader = ctx;
+
+	if (reader->blocks++ == 0) {
+		FAKE_WAIT(root_has(reader->fx, "written"));
+		reader->before = limit_descriptors(lowest_free());
+		fake_cancel(reader->call, BERTH_CANCEL_STOP);
+	} else if (reader->blocks == 2) {
+		limit_descriptors(reader->before);
+	}
+}
+
+static void stop_without_descriptors_is_owed(void **state)
+{
+	struct fixture *fx = *state;
+	struct berth_command command = make_command("owed", "head -c 300000 /dev/zero; touch written; sleep 300");
+	struct berth_call call;
+	struct starving_reader reader = {.fx = fx, .call = &call};
+
+	fake_call_init(&call);
+	call.hook = read_starving;
+	call.hook_ctx = &reader;
+	command.timeout_ms = 8000;
+	assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command), BERTH_OK);
+	assert_true(reader.blocks >= 2);
+	assert_ending(&call, BERTH_ENDING_CANCELLED, 0);
+	fake_call_fini(&call);
+}
+
+/* What could not be looked at is not gone. */
+static void no_descriptor_is_no_death(void **state)
+{
+	struct fixture *fx = *state;
+	struct sup_started self = {.pid = getpid()};
+	struct berth_str id = fake_str("looked-at");
+	struct sup_proc proc;
+	struct berth_call call;
+	struct runner runner;
+	rlim_t before;
+	int alive, sent;
+	pid_t child;
+
+	assert_int_equal(sup_proc_read(self.pid, &proc), 0);
+	assert_true(sup_boot_id(self.boot, sizeof(self.boot)) > 0);
+	self.start = proc.start;
+	assert_int_equal(sup_supervisor_alive(&self), 1);
+	before = limit_descriptors(lowest_free());
+	alive = sup_supervisor_alive(&self);
+	sent = sup_signal_exact(self.pid, self.start, 0);
+	limit_descriptors(before);
+	assert_int_equal(alive, -EMFILE);
+	assert_int_equal(sent, -EMFILE);
+	before = limit_descriptors(lowest_free() + 1); /* enough for the process, not for a look at it */
+	sent = sup_signal_exact(self.pid, self.start, 0);
+	limit_descriptors(before);
+	assert_int_equal(sent, -EMFILE);
+	runner_start(&runner, fx, "looked-at", "touch up; sleep 300");
+	FAKE_WAIT(root_has(fx, "up"));
+	fake_call_init(&call);
+	before = limit_descriptors(lowest_free() + 2);
+	sent = berth_sup_signal(&fake_host, &call, &fx->sup, &id, BERTH_SIGNAL_TERM);
+	limit_descriptors(before);
+	assert_int_equal(sent, BERTH_UNAVAILABLE);
+	assert_string_equal(call.reason, "descriptors");
+	assert_int_equal(berth_sup_signal(&fake_host, &call, &fx->sup, &id, BERTH_SIGNAL_TERM), BERTH_OK);
+	runner_join(&runner);
+	fake_call_fini(&runner.call);
+	fake_call_fini(&call);
+	self.start++;
+	assert_int_equal(sup_supervisor_alive(&self), 0);
+	self.start--;
+	self.boot[0] ^= 1;
+	assert_int_equal(sup_supervisor_alive(&self), 0);
+	child = fork();
+	if (child == 0)
+		_exit(0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_int_equal(sup_alive(child, 1), 0);
 }
 
 static void deadline_leaves_it_running(void **state)
@@ -584,6 +720,7 @@ int main(void)
 		TEST(poison_covers_earlier_attempts_only),
 		TEST(reattach_after_the_launching_process_died),
 		TEST(supervisor_killed_in_the_middle),
+		TEST(what_is_no_status_is_none),
 		TEST(cancel_takes_the_tree),
 		TEST(cancel_without_descriptor),
 		TEST(cancel_before_the_start_starts_nothing),
@@ -591,6 +728,8 @@ int main(void)
 		TEST(detach_leaves_it_running),
 		TEST(detach_from_endless_output),
 		TEST(stop_of_endless_output),
+		TEST(stop_without_descriptors_is_owed),
+		TEST(no_descriptor_is_no_death),
 		TEST(deadline_leaves_it_running),
 		TEST(signal_kill_needs_no_grace),
 		TEST(forget_keeps_the_mark),
