@@ -185,7 +185,9 @@ const struct rule rules[] = {
 	{"cancel.flood", 0, C, "STOP is heard while output floods.", rule_cancel_flood},
 	{"cancel.detach", 0, CF, "DETACH returns within a second and leaves the command running.", rule_detach},
 	{"deadlines.execute", 0, C, "execute returns at its deadline without inventing an ending.", rule_deadline},
-	{"deadlines.others", 0, 0, "The other operations return at their deadlines.", rule_deadline_others},
+	{"deadlines.others", 0, 0, "Operations on sessions return at their deadlines.", rule_deadline_others},
+	{"deadlines.files", 0, CF, "Operations on many files return at their deadlines, and soon after a STOP.",
+	 rule_deadline_files},
 
 	{"reattach.running", CAP(REATTACH), CF,
 	 "reattach goes on from the offsets to the command's own ending, by its id alone.", rule_reattach_running},

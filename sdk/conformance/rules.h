@@ -116,6 +116,9 @@ void rule_detach(struct check *check);
 void rule_deadline(struct check *check);
 void rule_deadline_others(struct check *check);
 
+/* rules_many.c */
+void rule_deadline_files(struct check *check);
+
 /* rules_reattach.c */
 void rule_reattach_running(struct check *check);
 void rule_reattach_ended(struct check *check);

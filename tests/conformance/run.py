@@ -263,6 +263,14 @@ def test_mapped_leak(kit):
     must(code == 1 and results["leaks.memory"][0] == "not ok", out)
 
 
+def test_files_deaf(kit):
+    """Every operation on many files is tried both ways, and named."""
+    code, _, out, _ = kit.run(kit.bugs / "files-deaf.so", kit.config("files-deaf"), "--rule", "deadlines.files")
+    named = re.findall(r"(\w+) goes on for \d+ ms after (a STOP|its deadline)", out)
+    wanted = [(word, way) for word in ("file_list", "file_remove", "import_tar") for way in ("its deadline", "a STOP")]
+    must(code == 1 and named == wanted, out)
+
+
 def test_documented(kit):
     """docs/writing-a-provider.md lists the rules as --list does."""
     text = (ROOT / "docs/writing-a-provider.md").read_text()
@@ -351,7 +359,7 @@ def check_bug(kit, name):
 
 def tests(kit):
     for function in (test_httpprov, test_mock_process, test_mock_null, test_mock_memory, test_json, test_usage, test_helper, test_clean_after_kill, test_clean_at_end,
-                     test_mapped_leak, test_documented, test_document, test_answers_by_name, test_cmake_outside):
+                     test_mapped_leak, test_files_deaf, test_documented, test_document, test_answers_by_name, test_cmake_outside):
         yield function.__name__[5:], lambda function=function: function(kit)
     built = {path.stem for path in kit.bugs.glob("*.so")}
     must(kit.sanitized or built == set(expected()), f"expected.txt and the built bugs differ: {sorted(built ^ set(expected()))}")
