@@ -102,7 +102,7 @@ static void must_leave_nothing(struct check *check, struct session *session, str
 	MUST(check, rc == ERR_NOT_FOUND || (!rc && !count), "of an archive that %s %zu files are there", what, count);
 }
 
-/* An archive that breaks off, or whose source takes it back at the end: that is said after the last of its bytes only. */
+/* An archive that breaks off, or whose source takes it back at the end, after the last of its bytes. */
 void rule_bulk_whole(struct check *check)
 {
 	struct session *session = session_shared(check);

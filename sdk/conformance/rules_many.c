@@ -190,12 +190,14 @@ void rule_deadline_files(struct check *check)
 	fill_archive(scene.tar);
 	for (size_t i = 0; i < sizeof(works) / sizeof(*works); i++)
 		for (int by_stop = 0; by_stop < 2 && !check_failed(check); by_stop++) {
-			int64_t late = works[i].capability & ~check->kit->capabilities ? 0
-										       : late_ms(&scene, &works[i], by_stop);
+			int64_t late = works[i].capability & ~check->kit->capabilities
+					       ? 0
+					       : late_ms(&scene, &works[i], by_stop);
 
 			if (late)
-				deaf = check_printf(check, "%s%s%s goes on for %lld ms after %s", deaf, *deaf ? ", " : "",
-						    works[i].word, (long long)late, by_stop ? "a STOP" : "its deadline");
+				deaf = check_printf(check, "%s%s%s goes on for %lld ms after %s", deaf,
+						    *deaf ? ", " : "", works[i].word, (long long)late,
+						    by_stop ? "a STOP" : "its deadline");
 		}
 	MUST(check, !*deaf, "%s", deaf);
 }

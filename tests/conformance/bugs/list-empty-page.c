@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No mistake: the first page of list is empty and has a cursor, as where the first sessions are of another deployment. */
+/* No mistake: the first page of list is empty and has a cursor, as where those sessions are of others. */
 #include "bug.h"
 
 static int32_t list(void *inst, struct berth_call *call, const struct berth_str *cursor)
