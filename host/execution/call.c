@@ -335,7 +335,7 @@ static int execute(struct run *run, const struct inputs *in, const struct kept *
 		.env_count = in->env_count,
 		.has_stdin = in->stdin_fd >= 0,
 		.keep_descendants = plan->keep_descendants,
-		.timeout_ms = left >= plan->timeout_ms ? plan->timeout_ms : left > 0 ? left : 1,
+		.timeout_ms = left < plan->timeout_ms ? (left > 1 ? left : 1) : plan->timeout_ms,
 		.stdout_max = (uint64_t)plan->stdout_max,
 		.stderr_max = (uint64_t)plan->stderr_max,
 	};

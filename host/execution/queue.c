@@ -352,7 +352,7 @@ void queue_park(struct run *run)
 	lock_take(&e->lock);
 	assert(run->state == RUN_OWNED);
 	drop_slot(run);
-	/* A cancel ends what waits; what may run is tried again by its timer, unless the cancel came just now (woken). */
+	/* A cancel ends what waits; what may run is tried again by its timer, unless it came just now (woken). */
 	if (run->woken || (run->cancel && !run->unsure) || run->lost[0])
 		ready_locked(run);
 	else
