@@ -43,8 +43,9 @@ static int read_fd(int fd, char *buf, size_t cap)
 
 		if (n < 0 && errno == EINTR)
 			continue;
+		/* A FIFO that somebody holds open is no file of ours. */
 		if (n < 0)
-			return -errno;
+			return errno == EAGAIN ? -EBADMSG : -errno;
 		len += (size_t)n;
 		if (len == cap)
 			return -EFBIG;
@@ -65,6 +66,16 @@ int sup_read_file(int dir, const char *name, char *buf, size_t cap)
 	rc = read_fd(fd, buf, cap);
 	close(fd);
 	return rc;
+}
+
+int sup_damaged(int rc)
+{
+	static const int errors[] = {EBADMSG, EFBIG, EISDIR, ELOOP, ENXIO};
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		if (rc == -errors[i])
+			return 1;
+	return 0;
 }
 
 int sup_write_all(int fd, const void *data, size_t len)
