@@ -369,21 +369,20 @@ static enum next act(struct run *run, const struct attempt *a, enum verdict verd
 	return *ret_ask ? NEXT_COMMAND : no_answer(run, a);
 }
 
-/* One call; a call that brought something starts the budget of the next ones anew. */
-static void ask(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
+/* One call; true, and the budget of the next ones starts anew, when it brought something. */
+static bool ask(struct run *run, const struct inputs *in, bool reattach, struct attempt *ret)
 {
 	uint64_t seen = spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR);
 	int64_t begun = clock_boot_ns();
 
 	run->ran = true;
 	call_perform(run, in, reattach, ret);
-	if (ret->given)
-		return;
-	if (spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR) != seen ||
-	    clock_boot_ns() - begun > STEADY_NS) {
-		run->first_try_ns = 0;
-		run->tries = 0;
-	}
+	if (ret->given || (spool_seen(run->out, BERTH_STREAM_STDOUT) + spool_seen(run->out, BERTH_STREAM_STDERR) == seen &&
+			   clock_boot_ns() - begun <= STEADY_NS))
+		return false;
+	run->first_try_ns = 0;
+	run->tries = 0;
+	return true;
 }
 
 static enum verdict judge(const struct run *run, const struct attempt *a, bool reattach)
@@ -407,7 +406,8 @@ static enum next loop(struct run *run, const struct inputs *in, bool reattach)
 		struct attempt a;
 		enum verdict verdict;
 
-		ask(run, in, reattach, &a);
+		if (ask(run, in, reattach, &a))
+			doubts = 0;
 		if (a.given)
 			return NEXT_GIVEN;
 		if (a.held_back && reattach)

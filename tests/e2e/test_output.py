@@ -28,6 +28,10 @@ def test_U1_cut_stream_is_never_exit_0(make):
         record = b.run("t", "printf 0123456789")
         equal((record["status"], record["result"]["exit_code"]), ("completed", 0), "asked again and found")
         equal(b.output(record["id"]), b"0123456789", f"cut at {cut}")
+    # A provider that does not know is believed after three times, but not one that shows more each time.
+    b.mock.faults("execute cut=100", "reattach cut=100")
+    record = b.run("t", "head -c 1000 /dev/zero | tr '\\0' x")
+    equal((record["status"], b.output(record["id"])), ("completed", b"x" * 1000), "ten cuts")
     b.mock.faults("execute cut=5", "reattach code=UNKNOWN")
     record = b.run("t", "printf 0123456789")
     equal((record["status"], record["ending"]["kind"]), ("failed", "unknown"))
