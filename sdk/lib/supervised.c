@@ -237,6 +237,11 @@ int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call,
 	rc = sup_op_open_id(&op, 0);
 	if (rc == 0)
 		rc = sup_started_read(op.id_fd, &started);
+	/* The helper finds it without its mark. */
+	if (sup_damaged(rc) && signal == BERTH_SIGNAL_KILL) {
+		started = (struct sup_started){0};
+		rc = 0;
+	}
 	if (signal != BERTH_SIGNAL_TERM && signal != BERTH_SIGNAL_KILL)
 		code = localfs_fail(host, call, BERTH_UNSUPPORTED, "signal", "only TERM and KILL are known");
 	else if (rc < 0)

@@ -66,6 +66,9 @@ struct sup_proc {
 	uint64_t start;
 };
 
+/* What a read of one of these files failed with says: something is there, but not what was written there whole. */
+int sup_damaged(int rc);
+
 /* Reads a whole small file, NUL-terminates it and returns its length; -EFBIG when it does not fit. */
 int sup_read_file(int dir, const char *name, char *buf, size_t cap);
 int sup_write_all(int fd, const void *data, size_t len);

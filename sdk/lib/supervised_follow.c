@@ -143,7 +143,7 @@ static int32_t emit_lost(struct follow *f)
 	if (rc == 0)
 		return f->op->host->fail(f->op->call, BERTH_UNAVAILABLE, "start_failed", 1, 0,
 					 "the supervisor ended before it started the command");
-	if (rc < 0 && rc != -EBADMSG)
+	if (rc < 0 && !sup_damaged(rc))
 		return localfs_fail_errno(f->op->host, f->op->call, rc, "look for the command");
 	return f->op->host->emit_ending(f->op->call, &ending);
 }
@@ -214,18 +214,6 @@ static int32_t emit_status(struct follow *f, const struct sup_status *status)
 	return op->host->emit_ending(op->call, &ending);
 }
 
-/* What is there is none that a supervisor wrote whole, whatever a command has put in its place. Other errors say that
- * it could not be read, and then it may be a good one. */
-static int no_status(int rc)
-{
-	static const int errors[] = {EBADMSG, EFBIG, EISDIR, ELOOP, ENXIO};
-
-	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-		if (rc == -errors[i])
-			return 1;
-	return 0;
-}
-
 /* Everything there is to see. The status is read before the bytes: what it speaks of is then in the files. */
 static int32_t look(struct follow *f, int *ret_done)
 {
@@ -239,7 +227,8 @@ static int32_t look(struct follow *f, int *ret_done)
 		return code;
 	if (f->op->host->cancel_state(f->op->call) == BERTH_CANCEL_DETACH)
 		return BERTH_OK; /* the pumps may have stopped early: the wait answers it */
-	if (rc < 0 && rc != -ENOENT && !(f->dead && no_status(rc)))
+	/* Of a dead one, half a status or what a command put in its place is none; an unreadable one may be good. */
+	if (rc < 0 && rc != -ENOENT && !(f->dead && sup_damaged(rc)))
 		return localfs_fail_errno(f->op->host, f->op->call, rc, "read the status");
 	if (rc < 0 && !f->dead)
 		return BERTH_OK;

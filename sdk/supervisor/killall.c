@@ -145,6 +145,11 @@ static void end_started(struct round *r, const struct sup_started *started)
 	sup_signal_exact(started->pid, started->start, SIGCONT);
 }
 
+static void end_found(void *ctx, const struct sup_started *started)
+{
+	end_started(ctx, started);
+}
+
 static void end_id(struct round *r, const char *id)
 {
 	struct sup_started started;
@@ -158,6 +163,9 @@ static void end_id(struct round *r, const char *id)
 	rc = sup_started_read(fd, &started);
 	if (rc == -ENOENT)
 		rc = sup_poison(fd, UINT32_MAX, &started) == 1 ? 0 : -ENOENT;
+	/* Emptied by a power cut, and then nothing runs; or by its command, which must not live on for that. */
+	if (sup_damaged(rc))
+		rc = holder_each(fd, end_found, r) < 0 ? -EIO : -ENOENT;
 	close(fd);
 	if (rc == 0)
 		end_started(r, &started);

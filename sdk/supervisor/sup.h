@@ -127,6 +127,9 @@ void cgroup_restart(struct counters *counters);
 bool cgroup_oom_rose(const struct counters *counters);
 bool cgroup_pids_rose(const struct counters *counters);
 
+/* holder.c: calls found for each supervisor that holds the id's directory open. Negative errno: one may be missing. */
+int holder_each(int id_fd, void (*found)(void *ctx, const struct sup_started *started), void *ctx);
+
 /* start.c, attend.c, killall.c: the subcommands; they return an exit code. */
 int start_run(const char *dir, uint32_t attempt);
 int attend_run(void);

@@ -630,6 +630,54 @@ static void kill_all_ends_a_stopped_supervisor(void **state)
 	fake_call_fini(&runner.call);
 }
 
+/* What a power cut leaves of a mark, and what a command can make of it: the one has nothing to kill, the other must not
+ * keep the session from its release, nor live on. */
+static void a_damaged_mark_hides_nobody(void **state)
+{
+	static const char *const damages[] = {": >", "head -c 100 /dev/zero >", "rm \"$m\"; mkdir", "ln -sf /etc/passwd"};
+	struct fixture *fx = *state;
+	struct berth_call call;
+
+	for (size_t i = 0; i < 2 * sizeof(damages) / sizeof(damages[0]); i++) {
+		bool kept = i % 2;
+		char script[300], id[16];
+		struct berth_str id_str;
+		struct berth_command command;
+		struct runner runner;
+
+		snprintf(id, sizeof(id), "damaged-%zu", i);
+		snprintf(script, sizeof(script), "m=\"${0%%/*/*}/started\"; %s \"$m\"; setsid sleep 300 & touch up; %s",
+			 damages[i / 2], kept ? "exit 0" : "trap '' TERM; sleep 301; sleep 302");
+		id_str = fake_str(id);
+		runner = (struct runner){.fx = fx, .command = make_command(id, script)};
+		runner.command.keep_descendants = kept;
+		fake_call_init(&runner.call);
+		assert_int_equal(pthread_create(&runner.thread, NULL, runner_main, &runner), 0);
+		FAKE_WAIT(root_has(fx, "up"));
+		if (kept)
+			runner_join(&runner);
+		assert_true(fixture_processes(fx) > 0);
+		fake_call_init(&call);
+		if (i % 4 < 2)
+			assert_int_equal(berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(20000000000)), BERTH_OK);
+		else
+			assert_int_equal(berth_sup_signal(&fake_host, &call, &fx->sup, &id_str, BERTH_SIGNAL_KILL),
+					 BERTH_OK);
+		assert_int_equal(fixture_processes(fx), 0);
+		if (!kept)
+			runner_join(&runner);
+		fake_call_fini(&runner.call);
+		/* As after a power cut. */
+		assert_int_equal(berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(20000000000)), BERTH_OK);
+		command = make_command(id, "touch again");
+		assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command) == BERTH_OK, 0);
+		assert_false(root_has(fx, "again"));
+		fake_call_fini(&call);
+		snprintf(script, sizeof(script), "%s/up", fx->root);
+		assert_int_equal(unlink(script), 0);
+	}
+}
+
 /* A mark whose process number now belongs to somebody else: nobody is signalled. */
 static void reused_process_numbers_are_left_alone(void **state)
 {
@@ -735,6 +783,7 @@ int main(void)
 		TEST(forget_keeps_the_mark),
 		TEST(kept_descendants_survive_forget_and_end_with_kill_all),
 		TEST(kill_all_ends_a_stopped_supervisor),
+		TEST(a_damaged_mark_hides_nobody),
 		TEST(reused_process_numbers_are_left_alone),
 		TEST(destroyed_session_is_no_exit),
 		TEST(missing_helper_or_run_directory),
