@@ -11,6 +11,7 @@
 #include "shim.h"
 #include "text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -20,6 +21,16 @@ static void note_execution(struct opcall *oc, const struct berth_str *id, uint32
 
 	if (!oc->m->null && text_copy(text, sizeof(text), *id))
 		snprintf(oc->note, sizeof(oc->note), attempt ? "%s#%u" : "%s", text, attempt);
+}
+
+/* A call that read the session before its release may make the group after it, and then nobody else would remove it.
+ * While the release still kills, the group is not empty, and stays for it. */
+static void leave_if_gone(struct opcall *oc)
+{
+	struct session s;
+
+	if (*oc->m->limits.parent && store_load(&oc->m->store, oc->ref, &s) == -ENOENT)
+		(void)limit_leave(&oc->m->limits, oc->ref);
 }
 
 static int32_t begin(struct opcall *oc, struct mock *m, struct berth_call *call, enum op op,
@@ -35,12 +46,15 @@ static int32_t begin(struct opcall *oc, struct mock *m, struct berth_call *call,
 	if (rc)
 		return rc;
 	err = runner_new(m, &oc->s, ret_runner);
+	if (err)
+		leave_if_gone(oc);
 	return err ? opcall_fail_errno(oc, err, "session") : BERTH_OK;
 }
 
 /* What the library could not do, it could not do because the session went meanwhile. */
 static int32_t judge(struct opcall *oc, int32_t rc)
 {
+	leave_if_gone(oc);
 	if (rc == BERTH_OK || rc == BERTH_CANCELLED || rc == BERTH_TIMEOUT || !oc->began || oc->flow.cut)
 		return rc;
 	opcall_reload(oc);
@@ -109,6 +123,8 @@ int32_t mock_reattach(void *inst, struct berth_call *call, const struct berth_se
 		rc = berth_sup_reattach(&shim_host, call, &runner->sup, resume);
 	if (rc != BERTH_NOT_STARTED)
 		rc = judge(&oc, rc);
+	else
+		leave_if_gone(&oc);
 	runner_free(runner);
 	return opcall_end(&oc, rc);
 }

@@ -654,57 +654,6 @@ static void test_check_names_helper(void **state)
 	call_drop(call);
 }
 
-/* Where control groups can be written the limit bites; where not, open says so in one sentence. */
-static void test_pids_max(void **state)
-{
-	static const struct rig_option few[] = {{"pids_max", NULL, 12}, {NULL, NULL, 0}};
-	struct berth_call *call = call_make();
-	struct rig rig;
-	char ref[64];
-
-	(void)state;
-	rig_load(&rig);
-	if (rig_open(&rig, call, few)) {
-		assert_string_equal(call->reason, "cgroup");
-		assert_non_null(strstr(call->text, "pids_max"));
-		rig.inst = NULL;
-	} else {
-		make_session(&rig, "ws", "task", ref);
-		assert_int_equal(do_execute(&rig, call, ref, "e1",
-					    "i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done 2>/dev/null"),
-				 BERTH_OK);
-		assert_true(call->ending.kind != BERTH_ENDING_EXIT || call->ending.exit_code != 0);
-		assert_int_equal(code_of(&rig, ref, rig.ops->release), BERTH_OK);
-	}
-	rig_stop(&rig);
-	call_drop(call);
-}
-
-static void test_memory_max(void **state)
-{
-	static const struct rig_option little[] = {{"memory_max", NULL, 48 << 20}, {NULL, NULL, 0}};
-	struct berth_call *call = call_make();
-	struct rig rig;
-	char ref[64];
-
-	(void)state;
-	rig_load(&rig);
-	if (rig_open(&rig, call, little)) {
-		assert_string_equal(call->reason, "cgroup");
-		assert_non_null(strstr(call->text, "memory_max"));
-		rig.inst = NULL;
-	} else {
-		make_session(&rig, "ws", "task", ref);
-		assert_int_equal(do_execute(&rig, call, ref, "e1", "exec tail </dev/zero"), BERTH_OK);
-		assert_int_equal(call->ending.kind, BERTH_ENDING_OOM);
-		assert_int_equal(do_execute(&rig, call, ref, "e2", "exit 137"), BERTH_OK);
-		assert_int_equal(call->ending.kind, BERTH_ENDING_EXIT);
-		assert_int_equal(code_of(&rig, ref, rig.ops->release), BERTH_OK);
-	}
-	rig_stop(&rig);
-	call_drop(call);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -730,8 +679,6 @@ int main(void)
 	    cmocka_unit_test(test_counters_go_on),
 	    cmocka_unit_test(test_refused_options),
 	    cmocka_unit_test(test_check_names_helper),
-	    cmocka_unit_test(test_pids_max),
-	    cmocka_unit_test(test_memory_max),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
