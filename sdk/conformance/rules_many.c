@@ -7,6 +7,9 @@
 #include "rules.h"
 
 #define ENTRIES 20000
+/* Fewer: what has been taken of an archive is written and cleared away by then, and a slow machine needs long for it.
+ */
+#define ARCHIVE_ENTRIES 2000
 #define LIMIT_MS 50
 /* A plugin without a descriptor for cancels looks four times a second. */
 #define DONE_LATE_MS 500
@@ -86,9 +89,12 @@ static const char *make_tree(const struct scene *scene, unsigned folders)
 	run->command.timeout_ms = kit_ms(check->kit, 240000);
 	run->limit_ms = kit_ms(check->kit, 300000);
 	run_do(run);
-	MUST_OR(check, run_exited(run, 0), NULL, "the command that makes %u files ended with %s", folders * ENTRIES,
-		run_ending_word(run));
-	return dir;
+	if (run_exited(run, 0))
+		return dir;
+	/* Memory or disk of the session are the target's affair. */
+	check_skip(check, "the session does not hold %u files: making them ended with %s", folders * ENTRIES,
+		   run_ending_word(run));
+	return NULL;
 }
 
 static void *stop_soon(void *arg)
@@ -172,7 +178,7 @@ static void fill_archive(struct buf *tar)
 {
 	char name[16];
 
-	for (int i = 0; i < ENTRIES; i++) {
+	for (int i = 0; i < ARCHIVE_ENTRIES; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		file_tar_entry(tar, name, '0', "", 0644, NULL, 0);
 	}
@@ -189,7 +195,7 @@ void rule_deadline_files(struct check *check)
 		return;
 	fill_archive(scene.tar);
 	for (size_t i = 0; i < sizeof(works) / sizeof(*works); i++)
-		for (int by_stop = 0; by_stop < 2 && !check_failed(check); by_stop++) {
+		for (int by_stop = 0; by_stop < 2 && check->verdict == PASSED; by_stop++) {
 			int64_t late = works[i].capability & ~check->kit->capabilities
 					       ? 0
 					       : late_ms(&scene, &works[i], by_stop);
