@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "execution/execution_private.h"
 
+#define STUCK "provider_stuck"
 #define FORGOTTEN "forgotten" /* provider.h: reattach */
 #define AGAIN_FIRST_MS 50
 #define AGAIN_MOST_MS 2000
@@ -151,7 +152,7 @@ static enum next session_lost(struct run *run, const struct attempt *a)
 
 static const char *unknown_reason(const struct run *run, const struct attempt *a)
 {
-	if (strcmp(a->err.reason, "provider_stuck") == 0)
+	if (strcmp(a->err.reason, STUCK) == 0)
 		return a->err.reason;
 	return run->resume ? "interrupted" : "unknown";
 }
@@ -290,10 +291,12 @@ static enum next expired(struct run *run)
 {
 	struct err err = {0};
 
+	run->ran = false;
+	if (strcmp(run->wait_err.reason, STUCK) == 0)
+		return finish_failed(run, &run->wait_err);
 	err_set(&err, ERR_NOT_STARTED, "it could not be started before its time was over%s%s",
 		run->wait_err.msg[0] ? ": " : "", run->wait_err.msg);
 	err_reason(&err, "execution_expired");
-	run->ran = false;
 	return finish_failed(run, &err);
 }
 
@@ -482,7 +485,7 @@ enum next command_stuck(struct run *run)
 
 	err_set(&a.err, a.code, "target %s: the plugin did not come back from the command by its deadline",
 		run->hold->target->conf->name);
-	err_reason(&a.err, "provider_stuck");
+	err_reason(&a.err, STUCK);
 	run->wait_err = a.err;
 	log_warn("a command goes on without the plugin's call, which is stuck", KS("execution", run->id),
 		 KS("target", run->hold->target->conf->name), KI("asks", !run->asking));
