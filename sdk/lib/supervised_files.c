@@ -95,32 +95,39 @@ int sup_write_all(int fd, const void *data, size_t len)
 	return 0;
 }
 
-/* What a command has put there instead of a file goes. */
-static int open_temporary(int dir, const char *name)
+/* -ENXIO or -ELOOP: there is something else of that name. */
+static int open_regular(int dir, const char *name, int *ret_fd)
 {
-	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0600);
-	int err = fd < 0 ? errno : 0;
 	struct stat st;
 
-	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
-		close(fd);
-		err = ENXIO;
-	}
-	if (err != ENXIO && err != ELOOP)
-		return err ? -err : fd;
+	*ret_fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (*ret_fd < 0)
+		return -errno;
+	if (fstat(*ret_fd, &st) == 0 && S_ISREG(st.st_mode))
+		return 0;
+	close(*ret_fd);
+	return -ENXIO;
+}
+
+/* What a command has put there instead of a file goes. */
+static int open_temporary(int dir, const char *name, int *ret_fd)
+{
+	int rc = open_regular(dir, name, ret_fd);
+
+	if (rc != -ENXIO && rc != -ELOOP)
+		return rc;
 	if (unlinkat(dir, name, 0) < 0 && errno != ENOENT)
 		return -errno;
-	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? -errno : fd;
+	*ret_fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return *ret_fd < 0 ? -errno : 0;
 }
 
 int sup_replace_file(int dir, const char *temporary, const char *name, const void *data, size_t len, int sync)
 {
-	int fd = open_temporary(dir, temporary);
-	int rc;
+	int fd, rc = open_temporary(dir, temporary, &fd);
 
-	if (fd < 0)
-		return fd;
+	if (rc < 0)
+		return rc;
 	rc = sup_write_all(fd, data, len);
 	if (rc == 0 && sync && fsync(fd) < 0)
 		rc = -errno;
