@@ -25,7 +25,7 @@
 #define TOKEN_MS 120000
 #define ANSWER_MAX UINT64_C(0x7fffffffffffffff)
 #define TRIES_MORE 3	 /* for a credential, an instance, a clock */
-#define SILENCE_MS 60000 /* an executor that waits says every 15 s that it lives */
+#define SILENCE_MS 60000 /* an executor that waits says at least every 15 s that it lives */
 
 /* What the headers said of who answered. */
 struct answerer {
