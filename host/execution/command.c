@@ -204,7 +204,35 @@ struct restart_step {
 	struct run_facts facts;
 };
 
-/* Certainly nothing runs under a former attempt: the next one is claimed unless it was already, and started. */
+/* The proof that nothing runs is about the attempt that this run knows. Another one is of a host that took over
+ * meanwhile, and died. */
+static bool is_as_known(const struct run *run, const struct record *r, const struct claim *c)
+{
+	return r->attempt == run->facts.attempt && c->sent_attempt == run->facts.sent_attempt;
+}
+
+/* A repeated step finds what it did when nobody could say so. */
+static bool is_restarted(const struct run *run, const struct record *r, const struct claim *c)
+{
+	return r->attempt == c->sent_attempt && c->runner && strcmp(c->runner, run->e->config.host_id) == 0;
+}
+
+/* The next attempt is claimed unless it was already, and started. */
+static int restart_parts(struct restart_step *in, struct txn *txn, struct record *r, struct claim *c, struct err *err)
+{
+	struct run *run = in->run;
+	int rc = 0;
+
+	if (r->status == RECORD_RUNNING && r->attempt == c->sent_attempt)
+		rc = take_claimed_step(run, txn, r, c, EVENT_RECLAIMED, in->events[0], err);
+	if (rc == 0)
+		rc = take_started_step(run, txn, r, c, EVENT_RESTARTED, in->events[1], err);
+	if (rc == 0)
+		rc = take_put_step(run, txn, r, c, err);
+	return rc ? rc : lost_keep_step(run, txn, err);
+}
+
+/* Certainly nothing runs under a former attempt. */
 static int restart_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct restart_step *in = arg;
@@ -213,18 +241,15 @@ static int restart_step(struct txn *txn, void *arg, struct err *err)
 	struct claim c;
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
-	if (rc == 0 && (record_status_terminal(r.status) || fleet_is_foreign(run->e, &c, txn_now(txn), false)))
+	if (rc)
+		return rc;
+	if (record_status_terminal(r.status) || fleet_is_foreign(run->e, &c, txn_now(txn), false))
 		return steps_overtaken(run, err);
-	if (rc == 0 && r.status == RECORD_RUNNING && r.attempt == c.sent_attempt)
-		rc = take_claimed_step(run, txn, &r, &c, EVENT_RECLAIMED, in->events[0], err);
-	if (rc == 0)
-		rc = take_started_step(run, txn, &r, &c, EVENT_RESTARTED, in->events[1], err);
-	if (rc == 0)
-		rc = take_put_step(run, txn, &r, &c, err);
-	if (rc == 0)
-		rc = lost_keep_step(run, txn, err);
-	if (rc == 0)
-		take_facts(run->e, txn_now(txn), &r, &c, &in->facts);
+	if (is_as_known(run, &r, &c))
+		rc = restart_parts(in, txn, &r, &c, err);
+	else if (!is_restarted(run, &r, &c))
+		return steps_overtaken(run, err);
+	take_facts(run->e, txn_now(txn), &r, &c, &in->facts);
 	return rc;
 }
 
@@ -328,7 +353,10 @@ static enum next not_started(struct run *run)
 		return NEXT_COMMAND;
 	if (err.code == ERR_EXECUTION_CONFLICT)
 		steps_defect(run->e, run->id, &err);
-	return NEXT_LEAVE;
+	if (strcmp(err.reason, "taken_over") != 0)
+		return NEXT_LEAVE;
+	finish_hand_back(run); /* the hold, as the claim is not this host's */
+	return NEXT_FOREIGN;
 }
 
 static enum next no_answer(struct run *run, const struct attempt *a)

@@ -333,8 +333,10 @@ def soak(options, stack):
         run = Soak(hosts, redis, SECONDS)
         run.run()
         for host in hosts:
-            if host.proc.poll() is not None:
+            if host.proc is not None and host.proc.poll() is not None:
                 run.judged.fault("crashed", f"{host.dir.name} ended by itself with {host.proc.poll()}: {host.log()[-600:]}")
+                host.proc = None
+            if host.proc is None:  # it could not be started again; the run's errors say why
                 host.start()
         run.judge()
         run.account()

@@ -449,6 +449,72 @@ static void nor_is_one_whose_provider_is_away_for_that_long(void **state)
 	expect_same_session(id, "test ! -e ran");
 }
 
+/* ---- another host between the answer and what it leads to ---- */
+
+/* It took over, started the command again, and died: its claim has ended. */
+static int another_host_step(struct txn *txn, void *id, struct err *err)
+{
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, id, &r, &c, err);
+
+	if (rc)
+		return rc;
+	c.attempt = c.sent_attempt = ++r.attempt;
+	r.revision++;
+	c.runner = "host-of-another";
+	c.claim_until_ms = 1;
+	rc = steps_put_record(host.e, txn, &r, err);
+	return rc ? rc : steps_put_claim(txn, id, &c, err);
+}
+
+static bool is_let_go(void *id)
+{
+	bool gone;
+
+	lock_take(&host.e->lock);
+	gone = queue_find_locked(host.e, id) == NULL;
+	lock_drop(&host.e->lock);
+	return gone;
+}
+
+static bool is_at_attempt_2(void *id)
+{
+	char *attempt = host_get(&host, id, "attempt");
+	bool is = strcmp(attempt, "2") == 0;
+
+	free(attempt);
+	return is;
+}
+
+/* What the sandbox said of attempt 2 is no proof of attempt 3. */
+static void a_proof_of_an_attempt_starts_no_later_one(void **state)
+{
+	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1];
+
+	(void)state;
+	run("true", next);
+	host_faults(&host, "execute hang\n");
+	host_start(&host, "t", "echo x >> ran", id);
+	host_until(&host, id, "running");
+	host_crash(&host);
+	host_faults(&host, "reattach from=1 count=1000000 code=UNAVAILABLE\n");
+	host.conf.gc_interval_ms = 3600000; /* it is not looked for again */
+	host_up(&host);
+	host_wait(&host, is_at_attempt_2, id);
+	assert_int_equal(store_update(host.store, another_host_step, id, NULL), 0);
+	host_faults(&host, "");
+	host_wait(&host, is_let_go, id);
+	host_expect(&host, id, "status", "running");
+	host_expect(&host, id, "attempt", "3");
+	host_crash(&host);
+	host_up(&host);
+	host_finish(&host, id);
+	host_expect(&host, id, "status", "completed");
+	run("cat ran", next);
+	host_expect_output(&host, next, 1, "x\n");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
 
 int main(void)
@@ -465,6 +531,7 @@ int main(void)
 		TEST(a_command_is_not_started_after_its_time),
 		TEST(a_command_that_starts_late_has_what_is_left),
 		TEST(nor_is_one_whose_provider_is_away_for_that_long),
+		TEST(a_proof_of_an_attempt_starts_no_later_one),
 	};
 	int failed;
 
