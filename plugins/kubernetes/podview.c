@@ -84,17 +84,21 @@ static const struct row rows[] = {
 	{IN_WAITING, "PodInitializing", BERTH_OK, "", BERTH_PHASE_STARTING, 0},
 };
 
-static struct json_object *condition(struct json_object *pod, const char *type)
+/* The one of a list that has the word under the key. */
+static struct json_object *item_with(struct json_object *list, const char *key, const char *word)
 {
-	struct json_object *list = api_at(pod, "status.conditions");
-
 	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
 		struct json_object *item = json_object_array_get_idx(list, i);
 
-		if (!strcmp(api_text(item, "type"), type))
+		if (!strcmp(api_text(item, key), word))
 			return item;
 	}
 	return NULL;
+}
+
+static struct json_object *condition(struct json_object *pod, const char *type)
+{
+	return item_with(api_at(pod, "status.conditions"), "type", type);
 }
 
 static bool condition_is(struct json_object *pod, const char *type, const char *status)
@@ -104,47 +108,89 @@ static bool condition_is(struct json_object *pod, const char *type, const char *
 	return item && !strcmp(api_text(item, "status"), status);
 }
 
-/* A container's state that says the word, or any (NULL); of any container, those that start before the executor
- * included. */
-static struct json_object *container_state(struct json_object *pod, const char *state, const char *word)
+/* What the rows ask for, looked up once: most pods say nothing of it. */
+struct said {
+	const char *reason, *phase;
+	struct json_object *disruption, *scheduled; /* NULL: no such condition, or it does not hold */
+	struct json_object *executor;		    /* its container's status, or NULL */
+	bool terminated, waiting;		    /* any container */
+};
+
+/* A sidecar among the init containers, or a container with a policy of its own. */
+static bool comes_again(struct json_object *pod, const char *name)
 {
-	static const char *const lists[] = {"status.containerStatuses", "status.initContainerStatuses"};
+	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
+
+	for (size_t l = 0; l < 2; l++)
+		if (!strcmp(api_text(item_with(api_at(pod, lists[l]), "name", name), "restartPolicy"), "Always"))
+			return true;
+	return false;
+}
+
+static bool has_started(struct json_object *status)
+{
+	return api_at(status, "state.running") || api_at(status, "state.terminated");
+}
+
+/* Of a container that is not the executor's: an end that is none, or not the session's, which from its start on lives
+ * with the executor, whatever becomes of others. */
+static bool is_beside(struct json_object *pod, const struct said *said, struct json_object *status, const char *state,
+		      const struct row *row)
+{
+	bool ended = !strcmp(state, "terminated");
+
+	if (ended && (comes_again(pod, api_text(status, "name")) || !api_number(status, "state.terminated.exitCode")))
+		return true;
+	return row && row->code == BERTH_SESSION_LOST && has_started(said->executor);
+}
+
+/* The container's state when it says the row's word, or any (NULL). What it was before it was restarted counts for the
+ * executor's alone. */
+static struct json_object *state_of(struct json_object *pod, const struct said *said, struct json_object *status,
+				    const char *state, const struct row *row)
+{
 	static const char *const times[] = {"state", "lastState"};
 
+	for (size_t i = 0; i < (status == said->executor ? 2 : 1); i++) {
+		struct json_object *at = api_at(api_at(status, times[i]), state);
+
+		if (at && (!row || !strcmp(api_text(at, "reason"), row->word)) &&
+		    (status == said->executor || !is_beside(pod, said, status, state, row)))
+			return at;
+	}
+	return NULL;
+}
+
+static struct json_object *container_state(struct json_object *pod, const struct said *said, const char *state,
+					   const struct row *row)
+{
+	static const char *const lists[] = {"status.containerStatuses", "status.initContainerStatuses"};
+
 	for (size_t l = 0; l < 2; l++) {
-		struct json_object *list = api_at(pod, lists[l]);
+		struct json_object *list = api_at(pod, lists[l]), *at;
 
-		for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list) * 2;
+		for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
 		     i++) {
-			struct json_object *item = json_object_array_get_idx(list, i / 2);
-			struct json_object *at = api_at(api_at(item, times[i % 2]), state);
-
-			/* An init container that is done is no end. */
-			if (at && (!word || !strcmp(api_text(at, "reason"), word)) &&
-			    (l == 0 || api_number(at, "exitCode") || strcmp(state, "terminated")))
+			at = state_of(pod, said, json_object_array_get_idx(list, i), state, row);
+			if (at)
 				return at;
 		}
 	}
 	return NULL;
 }
 
-/* What the rows ask for, looked up once: most pods say nothing of it. */
-struct said {
-	const char *reason, *phase;
-	struct json_object *disruption, *scheduled; /* NULL: no such condition, or it does not hold */
-	bool terminated, waiting;		    /* any container */
-};
-
-static struct said said_of(struct json_object *pod)
+static struct said said_of(struct json_object *pod, const char *container)
 {
-	struct said said = {.reason = api_text(pod, "status.reason"), .phase = api_text(pod, "status.phase")};
+	struct said said = {.reason = api_text(pod, "status.reason"),
+			    .phase = api_text(pod, "status.phase"),
+			    .executor = item_with(api_at(pod, "status.containerStatuses"), "name", container)};
 
 	if (condition_is(pod, "DisruptionTarget", "True"))
 		said.disruption = condition(pod, "DisruptionTarget");
 	if (condition_is(pod, "PodScheduled", "False"))
 		said.scheduled = condition(pod, "PodScheduled");
-	said.terminated = container_state(pod, "terminated", NULL) != NULL;
-	said.waiting = container_state(pod, "waiting", NULL) != NULL;
+	said.terminated = container_state(pod, &said, "terminated", NULL) != NULL;
+	said.waiting = container_state(pod, &said, "waiting", NULL) != NULL;
 	return said;
 }
 
@@ -161,16 +207,16 @@ static struct json_object *fits(struct json_object *pod, const struct said *said
 	case IN_SCHEDULED:
 		return strcmp(api_text(said->scheduled, "reason"), row->word) ? NULL : said->scheduled;
 	case IN_TERMINATED:
-		return said->terminated ? container_state(pod, "terminated", row->word) : NULL;
+		return said->terminated ? container_state(pod, said, "terminated", row) : NULL;
 	case IN_WAITING:
-		return said->waiting ? container_state(pod, "waiting", row->word) : NULL;
+		return said->waiting ? container_state(pod, said, "waiting", row) : NULL;
 	}
 	return NULL;
 }
 
-static void judge(struct json_object *pod, struct podview *v)
+static void judge(struct json_object *pod, const char *container, struct podview *v)
 {
-	const struct said said = said_of(pod);
+	const struct said said = said_of(pod, container);
 	struct verdict *verdict = &v->verdict;
 
 	*verdict = (struct verdict){.reason = "", .phase = BERTH_PHASE_STARTING};
@@ -225,19 +271,6 @@ static void take_times(struct json_object *pod, struct podview *v)
 		v->expires_ms = (start ? start : v->created_ms) + seconds * 1000;
 }
 
-static int64_t restarts_of(struct json_object *pod, const char *container)
-{
-	struct json_object *list = api_at(pod, "status.containerStatuses");
-
-	for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list); i++) {
-		struct json_object *item = json_object_array_get_idx(list, i);
-
-		if (!strcmp(api_text(item, "name"), container))
-			return api_number(item, "restartCount");
-	}
-	return 0;
-}
-
 void podview_of(struct json_object *pod, const char *container, struct podview *ret)
 {
 	*ret = (struct podview){
@@ -254,9 +287,10 @@ void podview_of(struct json_object *pod, const char *container, struct podview *
 		.deleting = api_at(pod, "metadata.deletionTimestamp") != NULL,
 		.managed = !strcmp(api_member(pod, "metadata.labels", LABEL_MANAGED), LABEL_MANAGED_VALUE),
 		.free = *api_member(pod, "metadata.labels", LABEL_POOL) != '\0',
-		.restarts = restarts_of(pod, container),
+		.restarts = api_number(item_with(api_at(pod, "status.containerStatuses"), "name", container),
+				       "restartCount"),
 	};
 	take_times(pod, ret);
 	take_resources(pod, ret);
-	judge(pod, ret);
+	judge(pod, container, ret);
 }

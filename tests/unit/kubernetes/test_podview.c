@@ -84,7 +84,8 @@ static struct json_object *pod_with(const char *metadata, const char *status)
 	snprintf(text, sizeof(text),
 		 "{\"metadata\":{\"name\":\"n\",\"uid\":\"u\",\"creationTimestamp\":\"2026-01-02T03:04:05Z\"%s},"
 		 "\"spec\":{"
-		 "\"activeDeadlineSeconds\":60,\"containers\":[{\"name\":\"executor\",\"resources\":{\"limits\":{"
+		 "\"activeDeadlineSeconds\":60,\"initContainers\":[{\"name\":\"log\",\"restartPolicy\":\"Always\"}],"
+		 "\"containers\":[{\"name\":\"executor\",\"resources\":{\"limits\":{"
 		 "\"cpu\":\"1500m\","
 		 "\"memory\":\"1Gi\",\"ephemeral-storage\":\"2G\"}}}]},\"status\":{%s}}",
 		 metadata, status);
@@ -93,20 +94,25 @@ static struct json_object *pod_with(const char *metadata, const char *status)
 	return pod;
 }
 
-static void test_every_row(void **state)
+static void check_rows(const struct row *row, size_t count)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct json_object *pod = pod_with("", rows[i].status);
+	for (size_t i = 0; i < count; i++, row++) {
+		struct json_object *pod = pod_with("", row->status);
 		struct podview view;
 
 		podview_of(pod, "executor", &view);
-		if (view.verdict.code != rows[i].code || strcmp(view.verdict.reason, rows[i].reason) ||
-		    view.verdict.phase != rows[i].phase || view.verdict.flags != rows[i].flags)
-			fail_msg("row %zu (%s): code %d, reason %s, phase %u, flags %u", i, rows[i].status,
+		if (view.verdict.code != row->code || strcmp(view.verdict.reason, row->reason) ||
+		    view.verdict.phase != row->phase || view.verdict.flags != row->flags)
+			fail_msg("row %zu (%s): code %d, reason %s, phase %u, flags %u", i, row->status,
 				 view.verdict.code, view.verdict.reason, view.verdict.phase, view.verdict.flags);
 		json_object_put(pod);
 	}
+}
+
+static void test_every_row(void **state)
+{
+	(void)state;
+	check_rows(rows, sizeof(rows) / sizeof(rows[0]));
 }
 
 static void test_a_pod_that_is_going_is_dead(void **state)
@@ -143,6 +149,43 @@ static void test_an_init_container_that_is_done_is_no_end(void **state)
 	podview_of(pod, "executor", &view);
 	assert_string_equal(view.verdict.reason, "image_name");
 	json_object_put(pod);
+}
+
+#define EXECUTOR(state) ",\"containerStatuses\":[{\"name\":\"executor\",\"state\":{" state "}}"
+#define RUNS "\"running\":{}"
+#define ERROR "\"terminated\":{\"reason\":\"Error\",\"exitCode\":1}"
+#define DONE "\"terminated\":{\"reason\":\"Completed\",\"exitCode\":0}"
+#define OOM "\"terminated\":{\"reason\":\"OOMKilled\",\"exitCode\":137}"
+#define BACKOFF "\"waiting\":{\"reason\":\"CrashLoopBackOff\"}"
+#define LOG(state) ",\"initContainerStatuses\":[{\"name\":\"log\",\"state\":{" state "},\"lastState\":{" ERROR "}}]"
+#define SIDE(state) ",{\"name\":\"side\",\"state\":{" state "},\"lastState\":{" OOM "}}]"
+#define UNREADY "\"phase\":\"Running\",\"podIP\":\"10.0.0.1\"," SCHEDULED
+#define PENDING "\"phase\":\"Pending\"," SCHEDULED
+
+/* What other containers say of themselves is no word about a session that runs. */
+static void test_other_containers(void **state)
+{
+	static const struct row others[] = {
+		{READY EXECUTOR(RUNS) "]" LOG(RUNS), BERTH_OK, "", BERTH_PHASE_READY, 0},
+		{UNREADY EXECUTOR(RUNS) "]" LOG(OOM), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+		{UNREADY EXECUTOR(RUNS) "]" LOG(BACKOFF), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+		{READY EXECUTOR(RUNS) SIDE(RUNS), BERTH_OK, "", BERTH_PHASE_READY, 0},
+		{UNREADY EXECUTOR(RUNS) SIDE(ERROR), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+		{UNREADY EXECUTOR(RUNS) SIDE(DONE), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+		/* Before it runs: one that is started again may yet come, what has failed for good is the end. */
+		{PENDING LOG(ERROR), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+		{PENDING LOG(BACKOFF), BERTH_SESSION_LOST, "executor_crashed", BERTH_PHASE_DEAD, 0},
+		{PENDING ",\"initContainerStatuses\":[{\"name\":\"install\",\"state\":{" ERROR "}}]", BERTH_SESSION_LOST,
+		 "executor_crashed", BERTH_PHASE_DEAD, 0},
+		{PENDING EXECUTOR("\"waiting\":{\"reason\":\"ContainerCreating\"}") SIDE(ERROR), BERTH_SESSION_LOST,
+		 "executor_crashed", BERTH_PHASE_DEAD, 0},
+		/* The executor's own end is the session's, also one before a restart, and under its own name. */
+		{UNREADY EXECUTOR(DONE) SIDE(ERROR), BERTH_SESSION_LOST, "executor_ended", BERTH_PHASE_DEAD, 0},
+		{READY EXECUTOR(RUNS "},\"lastState\":{" OOM) "]", BERTH_SESSION_LOST, "oom", BERTH_PHASE_DEAD, 0},
+	};
+
+	(void)state;
+	check_rows(others, sizeof(others) / sizeof(others[0]));
 }
 
 static void test_numbers(void **state)
@@ -183,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_every_row),
 		cmocka_unit_test(test_a_pod_that_is_going_is_dead),
 		cmocka_unit_test(test_an_init_container_that_is_done_is_no_end),
+		cmocka_unit_test(test_other_containers),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_nonsense_is_survived),
 	};
