@@ -114,23 +114,47 @@ int create_put_idempotency(struct txn *txn, const struct record *r, const char *
 	return rc;
 }
 
-/* A live session in another region: told at once, whether or not the runner has room. */
-static int check_region(struct create_step *in, struct txn *txn, struct err *err)
+/* A session that is there takes it, or will as soon as it can. */
+static bool has_session(const struct binding *b)
 {
-	const char *region = in->in->region;
+	return b->state == BINDING_LIVE || b->state == BINDING_CAPTURING || b->state == BINDING_PROVISIONING ||
+	       b->state == BINDING_HYDRATING;
+}
+
+static int load_binding(struct create_step *in, struct txn *txn, struct binding *ret, struct err *err)
+{
 	char key[IDENT_KEY_MAX + 1];
 	struct store_row row;
+	int rc;
+
+	ident_key(&in->in->ident, key);
+	rc = txn_get(txn, STORE_TASK, key, &row, err);
+	*ret = (struct binding){.state = BINDING_GONE};
+	return rc || !row.doc ? rc
+			      : binding_decode(txn_arena(txn), &in->in->ident, row.doc, row.doc_len, ret, err);
+}
+
+/* Told at once, whether or not the runner has room: a live session in another region, or none and no target that could
+ * take one. Who is closed for new sessions keeps those it has. */
+static int check_session(struct create_step *in, struct txn *txn, struct err *err)
+{
+	const char *region = in->in->region ? in->in->region : "";
+	struct err closed = {0};
 	struct binding b;
 	int rc;
 
-	if (!region || !*region)
+	if (session_placeable(in->e->config.sessions, region, &closed) == 0 && !*region)
 		return 0;
-	ident_key(&in->in->ident, key);
-	rc = txn_get(txn, STORE_TASK, key, &row, err);
-	if (rc == 0 && row.doc)
-		rc = binding_decode(txn_arena(txn), &in->in->ident, row.doc, row.doc_len, &b, err);
-	if (rc || !row.doc || b.state != BINDING_LIVE || strcmp(b.region, region) == 0)
+	rc = load_binding(in, txn, &b, err);
+	if (rc)
 		return rc;
+	if (closed.code && !has_session(&b)) {
+		if (err)
+			*err = closed;
+		return closed.code;
+	}
+	if (!*region || b.state != BINDING_LIVE || strcmp(b.region, region) == 0)
+		return 0;
 	return err_set(err, ERR_REGION_CONFLICT, "the task's session is in region \"%s\", not \"%s\"", b.region,
 		       region);
 }
@@ -202,7 +226,7 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 		rc = check_idempotency(in, txn, err);
 	if (rc || in->replayed)
 		return rc ? rc : keep_nonce(in, txn, err);
-	rc = check_region(in, txn, err);
+	rc = check_session(in, txn, err);
 	if (rc == 0)
 		rc = txn_fresh(txn, in->run->id, err);
 	if (rc == 0)
@@ -270,8 +294,6 @@ static int prepare(struct executions *e, const struct execution_create *in, char
 	int64_t now;
 	int rc = validate_create(e->config.conf, in, err);
 
-	if (rc == 0)
-		rc = session_placeable(e->config.sessions, in->region, err);
 	if (rc == 0)
 		rc = store_now(e->config.store, &now, err);
 	if (rc == 0)

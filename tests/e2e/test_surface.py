@@ -248,8 +248,19 @@ def test_operators_routes(make):
 
 
 def test_a_target_drained_by_its_file_cannot_be_opened(make):
-    b = make(target="drained = true;").start()
+    b = make().start()
+    key = {"Idempotency-Key": "k"}
+    first = b.create("t", "true", headers=key).expect(202).json["id"]
+    equal(b.finish(first)["status"], "completed")
+    (b.dir / "providers.d" / "10-mock.conf").write_text(b.mock.conf("drained = true;", b.mock_text))
+    b.restart()
     b.request("POST", "/admin/targets/mock/undrain").expect_error(409, "conflict")
+    equal(b.create("t", "true", headers=key).expect(200, 202).json["id"], first, "what the key made")
+    b.sh("t", "true")  # a live session goes on
+    b.create("new", "true").expect_error(422, "no_eligible_target")
+    b.teardown("t")
+    equal(b.create("t", "true", headers=key).expect(200, 202).json["id"], first, "also when its session is gone")
+    b.create("t", "true").expect_error(422, "no_eligible_target")
 
 
 def test_runtime_manifest(make):
