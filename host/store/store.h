@@ -123,8 +123,9 @@ int txn_trim(struct txn *txn, enum store_stream stream, int64_t older_than_ms, s
 int txn_notify(struct txn *txn, const char *key, struct err *err);
 
 /* ---- outside ---- */
-/* Runs a step; when it returns 0 its writes are durable. Blocks. ERR_STORE: the store is away or refused; nothing was written
- * unless err->reason is "outcome_unknown". Never call from inside a step or with a lock held. */
+/* Runs a step; when it returns 0 its writes are durable, also those of a former try that it found done. Blocks. ERR_STORE: the
+ * store is away or refused; nothing was written unless err->reason is "outcome_unknown". Never call from inside a step or with a
+ * lock held. */
 int store_update(struct store *store, store_step step, void *arg, struct err *err);
 /* A read-only step on a snapshot; writes are refused (ERR_INTERNAL). */
 int store_view(struct store *store, store_step step, void *arg, struct err *err);

@@ -90,6 +90,8 @@ struct redis_store {
 	char *streams[STREAM_COUNT];
 	unsigned min_acks;
 	int64_t ack_wait_ms, hold_ms;
+	/* Writes that may be on too few replicas, and how many of them a later one, which has enough, came after. */
+	_Atomic unsigned unacked, made_up;
 	bool is_volatile;
 	char boot_id[37];
 	char sha[SCRIPT_COUNT][41];

@@ -94,6 +94,7 @@ struct call {
 	char *text; /* of the script, when it had to be sent */
 	int64_t sent_ns;
 	redisReply *reply, *acks;
+	unsigned unacked; /* of the store, when it was sent */
 };
 
 static void build(struct wire_args *all, struct rconn *conn, const struct call *call)
@@ -128,6 +129,7 @@ static int send_once(struct rconn *conn, struct call *call, struct err *err)
 		wire_text(&wait, acks);
 		wire_text(&wait, ms);
 	}
+	call->unacked = atomic_load(&store->unacked);
 	call->sent_ns = clock_boot_ns();
 	if (all.error != 0 || wait.error != 0)
 		rc = err_set(err, ERR_NOMEM, "no memory to talk to Redis");
@@ -168,6 +170,13 @@ static int lose(struct redis_store *store, struct err *err)
 	return ERR_STORE;
 }
 
+/* A replica that has this write has what was written before it. */
+static int acked(struct redis_store *store, const struct call *call)
+{
+	atomic_store(&store->made_up, call->unacked);
+	return 0;
+}
+
 /* Applied here, but not where it would survive this server. */
 static int check_acks(struct rconn *conn, const struct call *call, struct err *err)
 {
@@ -175,10 +184,11 @@ static int check_acks(struct rconn *conn, const struct call *call, struct err *e
 
 	if (call->acks == NULL || strcmp(script_word(call->reply), "STALE") == 0)
 		return 0;
+	if (call->acks->type == REDIS_REPLY_INTEGER && call->acks->integer >= (long long)conn->store->min_acks)
+		return acked(conn->store, call);
+	atomic_fetch_add(&conn->store->unacked, 1);
 	if (call->acks->type == REDIS_REPLY_ERROR)
 		return wire_error(call->acks->str, &again, err);
-	if (call->acks->type == REDIS_REPLY_INTEGER && call->acks->integer >= (long long)conn->store->min_acks)
-		return 0;
 	err_set(err, ERR_STORE, "the state store: %lld of the %u replicas that redis.min_acks asks for have the change",
 		call->acks->integer, conn->store->min_acks);
 	err_reason(err, "outcome_unknown");
@@ -228,8 +238,11 @@ static int run(struct rconn *conn, struct call *call, struct err *err)
 		if (again)
 			conns_pause(conn, round++);
 	}
-	if (rc != 0 && sent && call->script == SCRIPT_apply && strcmp(err->reason, LOST_REASON) != 0)
+	if (rc != 0 && sent && call->script == SCRIPT_apply && strcmp(err->reason, LOST_REASON) != 0) {
 		err_reason(err, "outcome_unknown");
+		if (call->args->writes && conn->store->min_acks > 0)
+			atomic_fetch_add(&conn->store->unacked, 1);
+	}
 	return rc == WIRE_BROKEN ? ERR_STORE : rc;
 }
 

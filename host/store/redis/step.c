@@ -38,6 +38,14 @@ struct job {
 	bool read_only;
 };
 
+/* What finds its change made may have found its own former try, which is on too few replicas yet. */
+static bool must_wait(const struct job *job)
+{
+	const struct redis_store *store = job->conn->store;
+
+	return !job->read_only && atomic_load(&store->unacked) != atomic_load(&store->made_up);
+}
+
 static int run_once(struct job *job, struct err *err)
 {
 	struct rconn *conn = job->conn;
@@ -52,7 +60,7 @@ static int run_once(struct job *job, struct err *err)
 	txn_init(&txn, &redis_ops, conn, conn->arena, guard_now(conn->store), job->read_only);
 	rc = txn_end(&txn, job->step(&txn, job->arg, err), err);
 	metric_add(METRIC_STORE_STEPS, 0, 0, 1);
-	writes = rc == 0 && txn_has_writes(&txn);
+	writes = rc == 0 && (txn_has_writes(&txn) || must_wait(job));
 	if (txn.failed.code != 0 || (!writes && conn->run->cached == 0 && conn->run->fetched <= 1))
 		return rc;
 	if (writes && FAILPOINT("store.commit.before")) {
