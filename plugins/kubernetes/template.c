@@ -11,25 +11,12 @@
 #include <string.h>
 
 #include "api.h"
+#include "profile.h"
 #include "text.h"
 #include "yamltree.h"
 
 #define GRACE_SECONDS 5
 #define USER 10001
-
-/* Where a message points. */
-struct place {
-	const char *file;
-	const char *container; /* NULL: the pod itself */
-	struct kerr *err;
-};
-
-static int32_t refuse(const struct place *at, const char *field, const char *why)
-{
-	return kerr_set(at->err, BERTH_INVALID, "template", "%s: %s%s%s%s: %s", at->file,
-			at->container ? "container " : "spec", at->container ? at->container : "",
-			at->container ? ": " : ".", field, why);
-}
 
 struct json_object *template_object(struct json_object *parent, const char *key)
 {
@@ -87,15 +74,15 @@ static int32_t apply_rule(const struct place *at, struct json_object *parent, co
 	bool is_set, yes;
 
 	if (!group)
-		return refuse(at, rule->group, "expected a mapping");
+		return profile_refuse(at, rule->group, "expected a mapping");
 	is_set = json_object_object_get_ex(group, rule->field, &value) && value;
 	yes = is_set && json_object_is_type(value, json_type_boolean) && json_object_get_boolean(value);
 	if (is_set && (rule->kind == YES || rule->kind == NO || rule->kind == NOT_YES) &&
 	    (!json_object_is_type(value, json_type_boolean) || yes != (rule->kind == YES)))
-		return refuse(at, rule->field, rule->why);
+		return profile_refuse(at, rule->field, rule->why);
 	if (is_set &&
 	    (rule->kind == ABSENT || (rule->kind == WORD && strcmp(api_text(group, rule->field), rule->word))))
-		return refuse(at, rule->field, rule->why);
+		return profile_refuse(at, rule->field, rule->why);
 	if (!is_set && (rule->kind == YES || rule->kind == NO))
 		json_object_object_add(group, rule->field, json_object_new_boolean(rule->kind == YES));
 	if (!is_set && rule->kind == WORD)
@@ -122,7 +109,7 @@ static int32_t apply_capabilities(const struct place *at, struct json_object *co
 
 	if (!group) {
 		json_object_put(drop);
-		return refuse(at, "securityContext.capabilities", "expected a mapping");
+		return profile_refuse(at, "securityContext.capabilities", "expected a mapping");
 	}
 	json_object_array_add(drop, json_object_new_string("ALL"));
 	json_object_object_add(group, "drop", drop);
@@ -130,24 +117,8 @@ static int32_t apply_capabilities(const struct place *at, struct json_object *co
 		const char *word = json_object_get_string(json_object_array_get_idx(add, i));
 
 		if (!word || strcmp(word, "NET_BIND_SERVICE"))
-			return refuse(at, "securityContext.capabilities.add", "only NET_BIND_SERVICE may be added");
+			return profile_refuse(at, "securityContext.capabilities.add", "only NET_BIND_SERVICE may be added");
 	}
-	return BERTH_OK;
-}
-
-/* Of the pod and of a container. */
-static int32_t check_context(const struct place *at, struct json_object *parent)
-{
-	struct json_object *context = api_at(parent, "securityContext");
-	struct json_object *user = api_at(context, "runAsUser"), *root = api_at(context, "runAsNonRoot");
-	const char *profile = api_text(context, "seccompProfile.type");
-
-	if (user && json_object_get_int64(user) == 0)
-		return refuse(at, "securityContext.runAsUser", "a sandbox does not run as root");
-	if (root && !json_object_get_boolean(root))
-		return refuse(at, "securityContext.runAsNonRoot", "a sandbox does not run as root");
-	if (*profile && strcmp(profile, "RuntimeDefault") && strcmp(profile, "Localhost"))
-		return refuse(at, "securityContext.seccompProfile", "must be RuntimeDefault or Localhost");
 	return BERTH_OK;
 }
 
@@ -161,52 +132,19 @@ static int32_t apply_limits(const struct place *at, struct json_object *containe
 		      {"memory", base->memory_bytes, ""},
 		      {"ephemeral-storage", base->disk_bytes, ""}};
 	struct json_object *resources = template_object(container, "resources");
-	struct json_object *group = resources ? template_object(resources, "limits") : NULL;
+	struct json_object *group = resources ? template_object(resources, "limits") : NULL, *value;
 	char text[32];
 
 	if (!group)
-		return refuse(at, "resources.limits", "expected a mapping");
+		return profile_refuse(at, "resources.limits", "expected a mapping");
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-		if (json_object_object_get_ex(group, limits[i].key, NULL))
+		if (json_object_object_get_ex(group, limits[i].key, &value) && value) {
+			if (!(strtod(json_object_get_string(value), NULL) > 0))
+				return profile_refuse(at, "resources.limits", "a zero is no limit");
 			continue;
+		}
 		snprintf(text, sizeof(text), "%lld%s", (long long)limits[i].value, limits[i].unit);
 		template_set(group, limits[i].key, text);
-	}
-	return BERTH_OK;
-}
-
-static int32_t check_ports(const struct place *at, struct json_object *container)
-{
-	struct json_object *ports = api_at(container, "ports");
-
-	for (size_t i = 0; json_object_is_type(ports, json_type_array) && i < json_object_array_length(ports); i++)
-		if (api_number(json_object_array_get_idx(ports, i), "hostPort"))
-			return refuse(at, "ports.hostPort", "a sandbox shares nothing of its node");
-	return BERTH_OK;
-}
-
-static int32_t check_volumes(const struct place *at, struct json_object *spec)
-{
-	static const char *const allowed[] = {"name",	   "configMap", "csi",	 "downwardAPI",
-					      "emptyDir",  "ephemeral", "image", "persistentVolumeClaim",
-					      "projected", "secret"};
-	struct json_object *volumes = api_at(spec, "volumes");
-
-	for (size_t i = 0; json_object_is_type(volumes, json_type_array) && i < json_object_array_length(volumes);
-	     i++) {
-		struct json_object *volume = json_object_array_get_idx(volumes, i);
-
-		if (!json_object_is_type(volume, json_type_object))
-			return refuse(at, "volumes", "expected mappings");
-		json_object_object_foreach(volume, key, value)
-		{
-			bool known = value == NULL;
-
-			for (size_t w = 0; !known && w < sizeof(allowed) / sizeof(allowed[0]); w++)
-				known = !strcmp(key, allowed[w]);
-			if (!known)
-				return refuse(at, "volumes", "the restricted profile forbids this kind of volume");
-		}
 	}
 	return BERTH_OK;
 }
@@ -272,10 +210,10 @@ static int32_t apply_executor(const struct place *at, struct json_object *spec, 
 	char text[64];
 
 	if (!container)
-		return refuse(at, "containers", "none has the name that the option container gives");
+		return profile_refuse(at, "containers", "none has the name that the option container gives");
 	if (!*api_text(container, "image")) {
 		if (!*base->image)
-			return refuse(at, "containers.image", "name one here, or by the option image");
+			return profile_refuse(at, "containers.image", "name one here, or by the option image");
 		template_set(container, "image", base->image);
 	}
 	entry = variable(container, "BERTH_POD_UID");
@@ -302,31 +240,28 @@ static int32_t apply_containers(const struct place *at, struct json_object *spec
 		struct place there = *at;
 
 		if (!json_object_is_type(container, json_type_object) || !*api_text(container, "name"))
-			return refuse(at, key, "expected mappings with a name");
+			return profile_refuse(at, key, "expected mappings with a name");
 		there.container = api_text(container, "name");
 		rc = apply_rules(&there, container, container_rules,
 				 sizeof(container_rules) / sizeof(container_rules[0]));
 		if (!rc)
 			rc = apply_capabilities(&there, container);
 		if (!rc)
-			rc = check_context(&there, container);
-		if (!rc)
-			rc = check_ports(&there, container);
+			rc = profile_check_container(&there, container);
 		if (!rc)
 			rc = apply_limits(&there, container, base);
 	}
 	return rc;
 }
 
-static int32_t apply_pod(const struct place *at, struct json_object *spec, const struct template_base *base)
+static int32_t apply_pod(const struct place *at, struct json_object *tree, const struct template_base *base)
 {
+	struct json_object *spec = api_at(tree, "spec");
 	int32_t rc = apply_rules(at, spec, pod_rules, sizeof(pod_rules) / sizeof(pod_rules[0]));
 	struct json_object *context;
 
 	if (!rc)
-		rc = check_context(at, spec);
-	if (!rc)
-		rc = check_volumes(at, spec);
+		rc = profile_check_pod(at, tree);
 	if (rc)
 		return rc;
 	context = template_object(spec, "securityContext");
@@ -336,9 +271,9 @@ static int32_t apply_pod(const struct place *at, struct json_object *spec, const
 		json_object_object_add(spec, "terminationGracePeriodSeconds", json_object_new_int(GRACE_SECONDS));
 	if (*base->runtime_class && *api_text(spec, "runtimeClassName") &&
 	    strcmp(api_text(spec, "runtimeClassName"), base->runtime_class))
-		return refuse(at, "runtimeClassName", "differs from the option runtime_class");
+		return profile_refuse(at, "runtimeClassName", "differs from the option runtime_class");
 	if (!*base->runtime_class && *api_text(spec, "runtimeClassName"))
-		return refuse(at, "runtimeClassName", "is set by the option runtime_class, which is empty");
+		return profile_refuse(at, "runtimeClassName", "is set by the option runtime_class, which is empty");
 	if (*base->runtime_class)
 		template_set(spec, "runtimeClassName", base->runtime_class);
 	return BERTH_OK;
@@ -354,7 +289,7 @@ int32_t template_merge(const char *name, struct json_object *tree, const struct 
 		return kerr_set(err, BERTH_INVALID, "template", "%s: spec: expected a pod's spec", name);
 	if (!template_object(tree, "metadata"))
 		return kerr_set(err, BERTH_INVALID, "template", "%s: metadata: expected a mapping", name);
-	rc = apply_pod(&at, spec, base);
+	rc = apply_pod(&at, tree, base);
 	if (!rc)
 		rc = apply_executor(&at, spec, base);
 	if (!rc)

@@ -85,6 +85,27 @@ static void test_what_is_refused(void **state)
 		{POD "    securityContext: {procMount: Unmasked}\n", "procMount"},
 		{POD "    securityContext: {runAsUser: 0}\n", "runAsUser"},
 		{POD "    ports: [{containerPort: 1, hostPort: 1}]\n", "hostPort"},
+		{POD "  volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}]}}]\n", "projected"},
+		{POD "  volumes: [{name: v, projected: {sources: [{configMap: {name: c}}, {podCertificate: {keyType: "
+		     "ED25519}}]}}]\n",
+		 "projected"},
+		{POD "  volumes: [3]\n", "volumes"},
+		{POD "    securityContext: {runAsNonRoot: 'false'}\n", "runAsNonRoot"},
+		{POD "    securityContext: {appArmorProfile: {type: Unconfined}}\n", "appArmorProfile"},
+		{POD "  securityContext: {appArmorProfile: {type: Unconfined}}\n", "appArmorProfile"},
+		{POD "metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/executor: unconfined}}\n",
+		 "apparmor"},
+		{POD "metadata: {annotations: {container.seccomp.security.alpha.kubernetes.io/executor: unconfined}}\n",
+		 "seccomp"},
+		{POD "  securityContext: {seLinuxOptions: {type: spc_t}}\n", "seLinuxOptions.type"},
+		{POD "    securityContext: {seLinuxOptions: {user: system_u}}\n", "seLinuxOptions.user"},
+		{POD "    securityContext: {seLinuxOptions: {role: sysadm_r}}\n", "seLinuxOptions.role"},
+		{POD "  securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}\n", "sysctls"},
+		{POD "    livenessProbe: {httpGet: {host: 169.254.169.254, port: 80}}\n", "livenessProbe"},
+		{POD "    lifecycle: {preStop: {tcpSocket: {host: 10.0.0.1, port: 80}}}\n", "lifecycle"},
+		{POD "    resources: {limits: {memory: 0}}\n", "resources.limits"},
+		{POD "    resources: {limits: {cpu: '0.0'}}\n", "resources.limits"},
+		{POD "    resources: {limits: {ephemeral-storage: 0Gi}}\n", "resources.limits"},
 		{"spec:\n  containers:\n  - name: other\n    image: i\n", "containers"},
 		{"spec:\n  containers:\n  - name: executor\n", "image"},
 		{"spec: 1\n", "spec"},
@@ -100,6 +121,31 @@ static void test_what_is_refused(void **state)
 			fail_msg("%s: \"%s\"", rows[i].text, err.text);
 		json_object_put(tree);
 	}
+}
+
+/* What the restricted profile allows, and null for what is left out. */
+static void test_what_is_allowed(void **state)
+{
+	struct json_object *tree = tree_of(
+		POD "    resources: {limits: {memory: null, cpu: 0.5}}\n"
+		    "    livenessProbe: {httpGet: {port: 80}}\n"
+		    "    securityContext: {appArmorProfile: {type: RuntimeDefault}, seLinuxOptions: {level: s0}}\n"
+		    "  securityContext: {sysctls: [{name: net.ipv4.tcp_syncookies, value: '1'}], seccompProfile: null,\n"
+		    "    seLinuxOptions: {type: container_t, user: null}}\n"
+		    "  volumes: [{name: v, projected: {sources: [{configMap: {name: c}}, {clusterTrustBundle: {path: ca}},\n"
+		    "    {secret: {name: s}, serviceAccountToken: null}]}}]\n"
+		    "metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/executor: runtime/default}}\n");
+	struct json_object *one;
+	struct kerr err = {0};
+
+	(void)state;
+	if (template_merge("t", tree, &base, &err))
+		fail_msg("%s", err.text);
+	one = json_object_array_get_idx(api_at(tree, "spec.containers"), 0);
+	assert_string_equal(api_text(one, "resources.limits.memory"), "1073741824");
+	assert_string_equal(json_object_get_string(api_at(one, "resources.limits.cpu")), "0.5");
+	assert_string_equal(api_text(tree, "spec.securityContext.seccompProfile.type"), "RuntimeDefault");
+	json_object_put(tree);
 }
 
 static const char *env_of(struct json_object *pod, const char *name)
@@ -186,8 +232,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_filled_in), cmocka_unit_test(test_what_is_refused),
-		cmocka_unit_test(test_one_pod),		  cmocka_unit_test(test_the_built_in_one),
-		cmocka_unit_test(test_the_packaged_one),
+		cmocka_unit_test(test_what_is_allowed),	  cmocka_unit_test(test_one_pod),
+		cmocka_unit_test(test_the_built_in_one),  cmocka_unit_test(test_the_packaged_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
