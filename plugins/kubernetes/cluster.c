@@ -86,6 +86,19 @@ static int32_t no_memory(struct kerr *err)
 	return kerr_set(err, BERTH_UNAVAILABLE, "memory", "no memory");
 }
 
+/* Of a word that is no boolean nobody knows what it was meant to say. */
+static int32_t take_flag(const char *path, struct json_object *body, const char *key, bool *ret, struct kerr *err)
+{
+	struct json_object *value;
+
+	if (!json_object_object_get_ex(body, key, &value) || !value)
+		return BERTH_OK;
+	if (!json_object_is_type(value, json_type_boolean))
+		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: expected true or false", path, key);
+	*ret = json_object_get_boolean(value);
+	return BERTH_OK;
+}
+
 static int32_t take_field(const struct field *field, const struct entry *entry, struct cluster *ret, struct kerr *err)
 {
 	void *at = (char *)ret + field->off;
@@ -98,10 +111,8 @@ static int32_t take_field(const struct field *field, const struct entry *entry, 
 		return BERTH_OK;
 	if (field->form == REFUSED)
 		return kerr_set(err, BERTH_INVALID, "kubeconfig", "%s: %s: %s", entry->path, field->key, field->why);
-	if (field->form == FLAG) {
-		*(bool *)at = json_object_get_boolean(value);
-		return BERTH_OK;
-	}
+	if (field->form == FLAG)
+		return take_flag(entry->path, entry->body, field->key, at, err);
 	if (!text)
 		return json_object_is_type(value, json_type_string)
 			       ? BERTH_OK
@@ -174,7 +185,7 @@ static int32_t take_exec_lists(struct exec_plugin *exec, struct json_object *bod
 
 static int32_t take_exec(const struct entry *entry, struct cluster *ret, struct kerr *err)
 {
-	struct json_object *body, *info = NULL;
+	struct json_object *body;
 	const char *command, *version;
 	unsigned words = 0;
 
@@ -191,8 +202,8 @@ static int32_t take_exec(const struct entry *entry, struct cluster *ret, struct 
 	ret->exec = calloc(1, sizeof(*ret->exec));
 	if (!ret->exec || !(ret->exec->api_version = strdup(version)))
 		return no_memory(err);
-	json_object_object_get_ex(body, "provideClusterInfo", &info);
-	ret->exec->cluster_info = info && json_object_get_boolean(info);
+	if (take_flag(entry->path, body, "provideClusterInfo", &ret->exec->cluster_info, err))
+		return err->code;
 	/* With a slash it is a path like the others; else it is looked up in PATH. */
 	if (strchr(command, '/')) {
 		ret->exec->argv[0] = beside(entry->path, command);

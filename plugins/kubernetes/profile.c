@@ -83,7 +83,9 @@ static int32_t check_context(const struct place *at, struct json_object *parent)
 
 	if (user && json_object_get_int64(user) == 0)
 		return profile_refuse(at, "securityContext.runAsUser", "a sandbox does not run as root");
-	if (no_root && (!json_object_is_type(no_root, json_type_boolean) || !json_object_get_boolean(no_root)))
+	if (no_root && !json_object_is_type(no_root, json_type_boolean))
+		return profile_refuse(at, "securityContext.runAsNonRoot", "expected true or false");
+	if (no_root && !json_object_get_boolean(no_root))
 		return profile_refuse(at, "securityContext.runAsNonRoot", "a sandbox does not run as root");
 	for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
 		struct json_object *value = api_at(parent, choices[i].field);

@@ -77,9 +77,12 @@ static int32_t apply_rule(const struct place *at, struct json_object *parent, co
 		return profile_refuse(at, rule->group, "expected a mapping");
 	is_set = json_object_object_get_ex(group, rule->field, &value) && value;
 	yes = is_set && json_object_is_type(value, json_type_boolean) && json_object_get_boolean(value);
-	if (is_set && (rule->kind == YES || rule->kind == NO || rule->kind == NOT_YES) &&
-	    (!json_object_is_type(value, json_type_boolean) || yes != (rule->kind == YES)))
-		return profile_refuse(at, rule->field, rule->why);
+	if (is_set && (rule->kind == YES || rule->kind == NO || rule->kind == NOT_YES)) {
+		if (!json_object_is_type(value, json_type_boolean))
+			return profile_refuse(at, rule->field, "expected true or false");
+		if (yes != (rule->kind == YES))
+			return profile_refuse(at, rule->field, rule->why);
+	}
 	if (is_set &&
 	    (rule->kind == ABSENT || (rule->kind == WORD && strcmp(api_text(group, rule->field), rule->word))))
 		return profile_refuse(at, rule->field, rule->why);

@@ -144,6 +144,13 @@ static void test_refusals(void **state)
 	refused(HEAD CONTEXT CLUSTER USER "    exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}\n",
 		"exec");
 	refused(HEAD CONTEXT CLUSTER USER "    token: [1]\n", "expected a text");
+	refused(HEAD CONTEXT CLUSTER "    insecure-skip-tls-verify: no\n" USER "    token: t\n",
+		"insecure-skip-tls-verify: expected true or false");
+	refused(HEAD CONTEXT CLUSTER "    insecure-skip-tls-verify: 'false'\n" USER "    token: t\n",
+		"insecure-skip-tls-verify: expected true or false");
+	refused(HEAD CONTEXT CLUSTER USER "    exec: {command: x, apiVersion: client.authentication.k8s.io/v1,\n"
+					  "      provideClusterInfo: off}\n",
+		"provideClusterInfo: expected true or false");
 }
 
 static void test_two_files(void **state)
