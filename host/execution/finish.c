@@ -44,8 +44,7 @@ static bool is_taken_over(const struct run *run, const struct record *r, const s
 {
 	if (store_is_exclusive(run->e->config.store))
 		return false;
-	return record_status_terminal(r->status) || r->attempt != run->facts.attempt ||
-	       fleet_is_foreign(run->e, c, now_ms, false);
+	return r->attempt != run->facts.attempt || fleet_is_foreign(run->e, c, now_ms, false);
 }
 
 static int owner_step(struct txn *txn, void *arg, struct err *err)
@@ -55,7 +54,9 @@ static int owner_step(struct txn *txn, void *arg, struct err *err)
 	struct claim c;
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
-	return rc == 0 && is_taken_over(run, &r, &c, txn_now(txn)) ? steps_overtaken(run, err) : rc;
+	if (rc == 0 && (record_status_terminal(r.status) || is_taken_over(run, &r, &c, txn_now(txn))))
+		return steps_overtaken(run, err);
+	return rc;
 }
 
 /* 0: a moment ago nobody else had it. A store that is away is waited for, as the end will have to wait for it, too. */
@@ -292,6 +293,21 @@ static int tell_readers(struct txn *txn, const char *id, struct err *err)
 	return txn_notify(txn, key, err);
 }
 
+/* Of what has ended only the transition table can say whether that was this end, told by a try before this one. */
+static int apply_end(struct finish_step *f, struct txn *txn, struct record *r, const struct claim *c, struct err *err)
+{
+	struct run *run = f->run;
+	bool ended = record_status_terminal(r->status), replay;
+	int rc;
+
+	if (is_taken_over(run, r, c, txn_now(txn)))
+		return steps_overtaken(run, err);
+	if (!ended && !f->finish->timed && r->started_ms > 0 && txn_now(txn) > r->started_ms)
+		f->result.execution_time_ms = txn_now(txn) - r->started_ms;
+	rc = steps_apply(run->e, txn, r, f->finish->event, &f->change, f->event_id, &replay, err);
+	return rc && ended && !store_is_exclusive(run->e->config.store) ? steps_overtaken(run, err) : rc;
+}
+
 static int finish_step(struct txn *txn, void *arg, struct err *err)
 {
 	struct finish_step *f = arg;
@@ -299,15 +315,10 @@ static int finish_step(struct txn *txn, void *arg, struct err *err)
 	struct sessions *sessions = run->e->config.sessions;
 	struct record r;
 	struct claim c;
-	bool replay;
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
-	if (rc == 0 && is_taken_over(run, &r, &c, txn_now(txn)))
-		rc = steps_overtaken(run, err);
-	if (rc == 0 && !f->finish->timed && r.started_ms > 0 && txn_now(txn) > r.started_ms)
-		f->result.execution_time_ms = txn_now(txn) - r.started_ms;
 	if (rc == 0)
-		rc = steps_apply(run->e, txn, &r, f->finish->event, &f->change, f->event_id, &replay, err);
+		rc = apply_end(f, txn, &r, &c, err);
 	if (rc == 0)
 		show(f, &r);
 	if (rc == 0)
@@ -390,7 +401,7 @@ static enum next taken_over(struct run *run)
 /* The record was changed by somebody else, or is not there to be changed; or it could not be asked. */
 static enum next not_ended(struct run *run, const struct finish *in, int rc, const struct err *err)
 {
-	if (rc == ERR_STORE || rc == ERR_IO || rc == ERR_SHUTTING_DOWN)
+	if (steps_may_pass(rc) || rc == ERR_SHUTTING_DOWN)
 		return NEXT_LEAVE;
 	if (strcmp(err->reason, "taken_over") == 0)
 		return taken_over(run);

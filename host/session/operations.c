@@ -452,7 +452,10 @@ int session_end_step(struct sessions *s, struct txn *txn, const struct session_h
 	if (row.b.incarnation == hold->incarnation)
 		binding_end(&row.b, row.now, &s->rules, hold->op_id, end->proven, end->lost, &row.changed);
 	row.notify = row.changed;
-	return row_put(s, txn, &row, effect, err);
+	r = row_put(s, txn, &row, effect, err);
+	if (!row.changed) /* ended already, maybe by a try of this whose answer was lost: that one told nobody here */
+		effect->notify = effect->kick = true;
+	return r;
 }
 
 void session_end_done(struct sessions *s, struct session_hold *hold)

@@ -127,6 +127,31 @@ def test_a_thawed_host_leaves_its_former_commands_alone(make):
         equal((b.output(made), b.sh("t", "cat ran")), (b"after\n", b"1\n"))
 
 
+def test_an_end_that_was_stored_unheard_is_this_hosts_own(make):
+    """Each try to store it is applied, and its answer lost: no other host has gone on with the command."""
+    def make_armed(**kw):
+        host = make(**kw)
+        host.failpoints()
+        return host
+
+    with fleet(make_armed) as (a, b):
+        made = a.create("t", "echo before; while [ ! -e go ]; do sleep 0.1; done; echo after").expect(202).json["id"]
+        wait_for(lambda: b.output(made) == b"before\n", 20, "the command to be in its middle")
+        a.failpoints("store.commit.after error")
+        b.put_file("t", "go", b"").expect(200, 201, 204)
+        wait_for(lambda: b.record(made)["status"] == "completed", 30, "the end to be stored")
+        tries = a.log().count("the store did not take a step")
+        wait_for(lambda: a.log().count("the store did not take a step") > tries + 1 or "another host" in a.log(), 30, "more tries")
+        a.failpoints()
+        wait_for(lambda: ended_here(a) == 1, 30, "the end to be counted")
+        wait_for(lambda: a.mock.count("forget") == 1, 30, "the sandbox to be told to forget it")
+        left = [p for p in a.dir.glob("objects/**/live/**/*") if p.is_file()]
+        equal(left, [], "segments are left")
+        check("another host" not in a.log(), "nobody went on with it")
+        equal((a.output(made), b.output(made)), (b"before\nafter\n",) * 2)
+        equal((ended_here(b), a.sh("t", "echo again")), (0, b"again\n"))
+
+
 def test_output_is_followed_on_any_host(make):
     """Live, across the objects' boundary, and in the same bytes as afterwards."""
     with fleet(make) as (a, b):
