@@ -74,7 +74,7 @@ struct run_facts {
 	int64_t sure_ns;    /* until then no other host can have ended it; 0: this one has no claim */
 	char region[IDENT_PART_MAX + 1];
 	char traceparent[TRACE_MAX + 1];
-	bool cancel;
+	char cancel[REASON_MAX + 1]; /* why it was asked to end, or "" */
 };
 
 /* Of a running command, for a store that takes the place of a lost one; see lost.c. */

@@ -123,8 +123,8 @@ static int look_at_claim(struct own_page *page, struct txn *txn, struct own_clai
 	if (rc || (row.doc && claim_decode(txn_arena(txn), own->id, row.doc, row.doc_len, &c, NULL)))
 		return rc; /* whoever needs a row that cannot be read says so */
 	own->taken = !row.doc || !c.runner || strcmp(c.runner, page->e->config.host_id) != 0;
-	if (!own->taken && c.cancel_requested_ms)
-		snprintf(own->cancel, sizeof(own->cancel), "%s", c.cancel_reason ? c.cancel_reason : "cancelled");
+	if (!own->taken)
+		snprintf(own->cancel, sizeof(own->cancel), "%s", claim_cancel(&c));
 	return 0;
 }
 

@@ -284,6 +284,13 @@ int record_decode_status(struct arena *arena, const char *id, const char *doc, s
 	return rc;
 }
 
+const char *claim_cancel(const struct claim *c)
+{
+	if (!c->cancel_requested_ms)
+		return "";
+	return c->cancel_reason ? c->cancel_reason : "cancelled";
+}
+
 int claim_encode(const struct claim *c, struct buf *buf)
 {
 	return json_encode(buf, claim_fields, c, 0);

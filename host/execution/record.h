@@ -130,6 +130,7 @@ int record_decode(struct arena *arena, const char *id, const char *doc, size_t l
 /* Only the status, cheaply. RECORD_NONE with ERR_CORRUPT. */
 int record_decode_status(struct arena *arena, const char *id, const char *doc, size_t len, enum record_status *ret,
 			 struct err *err);
+const char *claim_cancel(const struct claim *c); /* why a cancel was asked for; "": none was */
 int claim_encode(const struct claim *c, struct buf *buf);
 int claim_decode(struct arena *arena, const char *id, const char *doc, size_t len, struct claim *ret, struct err *err);
 

@@ -25,6 +25,7 @@ enum take_result {
 	TAKE_EXPIRED, /* it waited too long */
 	TAKE_ENDED,   /* the record is terminal */
 	TAKE_FOREIGN, /* another host has it */
+	TAKE_LATER,   /* nothing is over, and nothing may be begun */
 };
 
 struct take {
@@ -84,8 +85,8 @@ void take_facts(struct executions *e, int64_t now_ms, const struct record *r, co
 		.expires_ms = r->execution_expires_ms,
 		.incarnation = r->incarnation,
 		.sure_ns = sure_until_ns(e, now_ms, c),
-		.cancel = c->cancel_requested_ms != 0,
 	};
+	snprintf(ret->cancel, sizeof(ret->cancel), "%s", claim_cancel(c));
 	snprintf(ret->region, sizeof(ret->region), "%s", r->runtime.region ? r->runtime.region : "");
 	snprintf(ret->traceparent, sizeof(ret->traceparent), "%s", r->traceparent ? r->traceparent : "");
 }
@@ -97,9 +98,9 @@ void take_set_facts(struct run *run, const struct run_facts *facts)
 	run->queue_expires_ms = facts->queue_expires_ms;
 	run->claimed = facts->attempt;
 	run->sure_ns = facts->sure_ns;
-	if (facts->cancel && !run->cancel) {
+	if (facts->cancel[0] && !run->cancel) {
 		run->cancel = true;
-		snprintf(run->cancel_reason, sizeof(run->cancel_reason), "cancelled");
+		memcpy(run->cancel_reason, facts->cancel, sizeof(run->cancel_reason));
 	}
 	lock_drop(&run->e->lock);
 }
@@ -240,7 +241,7 @@ static int begin_part(struct take *take, struct txn *txn, struct record *r, stru
 
 /* A claimed one may wait beyond its time in the queue: as long as a session may take to come up, but not for capacity.
  */
-static int64_t wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms)
+int64_t take_wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms)
 {
 	const struct conf *conf = run->e->config.conf;
 	bool capacity = run->wait == WAIT_CAPACITY || run->wait == WAIT_RATE;
@@ -251,7 +252,7 @@ static int64_t wait_ends_ms(const struct run *run, bool claimed, int64_t queue_e
 static bool is_expired(const struct run *run, const struct record *r, int64_t now_ms)
 {
 	return r->status != RECORD_RUNNING &&
-	       now_ms >= wait_ends_ms(run, r->status == RECORD_CLAIMED, r->queue_expires_ms);
+	       now_ms >= take_wait_ends_ms(run, r->status == RECORD_CLAIMED, r->queue_expires_ms);
 }
 
 static int take_step(struct txn *txn, void *arg, struct err *err)
@@ -272,6 +273,10 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 	}
 	if (fleet_is_foreign(run->e, &c, txn_now(txn), take->hold)) {
 		take->result = TAKE_FOREIGN;
+		return 0;
+	}
+	if (run->once && !is_expired(run, &r, txn_now(txn))) {
+		take->result = TAKE_LATER;
 		return 0;
 	}
 	if (r.status != RECORD_QUEUED && !is_ours(run, &c) && is_poison(run, &r, &c))
@@ -424,7 +429,7 @@ static enum next resumed(struct run *run)
 
 static enum next take_done(struct run *run, const struct take *take)
 {
-	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN) {
+	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN && take->result != TAKE_LATER) {
 		take_set_facts(run, &take->facts);
 		if (!store_is_exclusive(run->e->config.store)) /* only there another host can have had it */
 			call_is_back(run);
@@ -442,6 +447,8 @@ static enum next take_done(struct run *run, const struct take *take)
 		return finish_expired(run);
 	case TAKE_FOREIGN:
 		return NEXT_FOREIGN;
+	case TAKE_LATER:
+		return NEXT_READY;
 	case TAKE_ENDED:
 		break;
 	}
@@ -484,7 +491,7 @@ enum next take_begin_failed(struct run *run, const struct err *why)
 	run->wait = wait;
 	run->wait_err = *why;
 	take_unprepare(run);
-	left = wait_ends_ms(run, run->facts.attempt > 0, run->facts.queue_expires_ms) - steps_now(run->e);
+	left = take_wait_ends_ms(run, run->facts.attempt > 0, run->facts.queue_expires_ms) - steps_now(run->e);
 	/* With no time left the next look ends it: that does not wait for what the provider asked for. */
 	ms = poll_ms(run, left > 0 ? wait : WAIT_NOTHING, why);
 	set_timer(run, left > 0 && left < ms ? left : ms);

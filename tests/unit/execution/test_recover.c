@@ -209,13 +209,14 @@ static void a_cancel_survives_a_crash(void **state)
 	host_faults(&host, "reattach from=1 count=1000000 code=UNAVAILABLE\n");
 	host_crash(&host);
 	host_up(&host);
-	assert_int_equal(execution_cancel(host.e, running, "user", &done, NULL), 0);
+	assert_int_equal(execution_cancel(host.e, running, "task_deleted", &done, NULL), 0);
 	assert_false(done);
 	host_crash(&host);
 	host_faults(&host, "");
 	host_up(&host);
 	host_finish(&host, running);
 	host_expect(&host, running, "status", "cancelled");
+	host_expect(&host, running, "reason", "task_deleted");
 	host_expect(&host, running, "ending.kind", "cancelled");
 	host_check_history(&host, running);
 	assert_int_equal(host_sessions(&host), 1);
