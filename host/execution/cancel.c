@@ -85,31 +85,6 @@ static bool ask_locked(struct run *run, const char *reason)
 	return false;
 }
 
-/* Ends a run that waited. False: it is open, for the next process or for the host that has it. */
-static bool end_waiting(struct run *run)
-{
-	enum next next = finish_cancelled(run);
-
-	if (next == NEXT_LEAVE)
-		finish_hand_back(run);
-	queue_end(run);
-	return next != NEXT_LEAVE && next != NEXT_FOREIGN;
-}
-
-/* As end_waiting, on a thread that must not wait for the store: what cannot be written is left to a worker. */
-static void end_at_once(struct run *run)
-{
-	enum next next;
-
-	run->once = true;
-	next = finish_cancelled(run);
-	run->once = false;
-	if (next == NEXT_LEAVE)
-		queue_ready(run);
-	else
-		queue_end(run);
-}
-
 void cancel_local(struct executions *e, const char *id, const char *reason)
 {
 	struct run *run;
@@ -120,7 +95,7 @@ void cancel_local(struct executions *e, const char *id, const char *reason)
 	owned = run && !run->cancel && ask_locked(run, reason);
 	lock_drop(&e->lock);
 	if (owned)
-		end_at_once(run);
+		runner_at_once(run, finish_cancelled);
 }
 
 /* The wish into the store; the end, too, where nobody has it. */
@@ -140,6 +115,7 @@ static int cancel_stored(struct cancel_step *step, struct err *err)
 
 int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err)
 {
+	enum next next = NEXT_LEAVE;
 	struct cancel_step step = {.e = e, .id = id, .reason = reason};
 	struct run *run;
 	bool owned = false;
@@ -152,11 +128,13 @@ int execution_cancel(struct executions *e, const char *id, const char *reason, b
 	if (run)
 		owned = ask_locked(run, reason);
 	lock_drop(&e->lock);
-	if (owned && end_waiting(run)) {
+	if (owned)
+		next = runner_at_once(run, finish_cancelled);
+	if (next != NEXT_LEAVE && next != NEXT_FOREIGN) {
 		*ret_done = true;
 		return 0;
 	}
-	step.unowned = !run || owned;
+	step.unowned = !run || next == NEXT_FOREIGN;
 	rc = cancel_stored(&step, err);
 	if (rc == 0)
 		*ret_done = step.terminal;
@@ -280,7 +258,7 @@ void cancel_task(const struct ident *ident, bool force, void *arg)
 	if (c.cap && !c.runs)
 		log_error("no memory to cancel a task's executions", KS("task", ident->task));
 	for (size_t i = 0; i < c.count; i++)
-		end_waiting(c.runs[i]);
+		runner_at_once(c.runs[i], finish_cancelled);
 	free(c.runs);
 	if (!store_is_exclusive(e->config.store))
 		cancel_others(e, key, force);

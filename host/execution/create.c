@@ -129,9 +129,7 @@ static int load_binding(struct create_step *in, struct txn *txn, struct binding 
 
 	ident_key(&in->in->ident, key);
 	rc = txn_get(txn, STORE_TASK, key, &row, err);
-	*ret = (struct binding){.state = BINDING_GONE};
-	return rc || !row.doc ? rc
-			      : binding_decode(txn_arena(txn), &in->in->ident, row.doc, row.doc_len, ret, err);
+	return rc ? rc : binding_decode(txn_arena(txn), &in->in->ident, row.doc, row.doc_len, ret, err);
 }
 
 /* Told at once, whether or not the runner has room: a live session in another region, or none and no target that could

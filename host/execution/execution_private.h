@@ -133,7 +133,7 @@ struct run {
 	bool asking;			   /* the call under way, or the last one, is a reattach */
 	char handle[BERTH_HANDLE_MAX + 1]; /* as the provider gave it */
 	struct run_docs fresh;		   /* of a step that may not have been committed */
-	bool once;			   /* its end is written in one try: the thread has other things to do than wait */
+	bool once;			   /* the thread has other things to do than wait: one try, and nothing is begun */
 	int64_t first_try_ns;		   /* of the provider call that is tried again */
 	unsigned tries;
 	unsigned restarts; /* starts of this process that certainly did not happen */
@@ -211,6 +211,7 @@ void queue_park(struct run *run);
 /* READY or PARKED -> OWNED; false when somebody owns it. */
 bool queue_take_locked(struct run *run);
 void queue_wake_locked(struct run *run); /* PARKED -> READY */
+	NEXT_READY,   /* in line as before: its time is not over, and `once` begins nothing */
 /* The run ended, as far as this process is concerned: off the lists; the owner's reference is dropped. */
 void queue_end(struct run *run);
 void queue_dispatch_locked(struct executions *e);
@@ -259,6 +260,7 @@ int steps_close(struct executions *e, struct txn *txn, const struct record *r, s
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1]);
 void steps_changed(struct executions *e, const char *id); /* notifies who watches the record */
 /* What the transition table refused; with a shared store another host may only have been faster (reason `taken_over`).
+bool steps_may_pass(int code); /* the same step may go through later */
  */
 void steps_defect(struct executions *e, const char *id, const struct err *err);
 /* Fails a step, since the record went on without this run: a defect, or with a shared store another host. */
@@ -326,6 +328,8 @@ enum next command_run(struct run *run);
 /* Goes on with a run whose worker is stuck in the provider's call. */
 enum next command_stuck(struct run *run);
 struct berth_execution call_execution(const struct run *run);
+/* When it has waited for too long. */
+int64_t take_wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms);
 /* What one execute or reattach came to. */
 struct attempt {
 	bool reattach;
@@ -428,12 +432,10 @@ int recover_adopt(struct executions *e, const char *id, struct err *err);
 int recover_inherit(struct executions *e, const char *id, struct err *err);
 /* A claim without a record that can be read becomes a dead letter. */
 int recover_bury_claim(struct executions *e, const char *id, struct err *err);
-void sweep_line(struct executions *e); /* ends what waited in line for too long */
+void sweep_line(struct executions *e); /* ends what waited in line for too long, or was cancelled there */
 bool sweep_round(void *executions);
 bool retain_round(struct executions *e); /* removes what is old; true: a part of it, there is more */
 void sweep_keep(void *executions);
-/* OWNED, its time in the queue is over. False: it is in line again, as the store is away. */
-bool sweep_expire(struct run *run);
 void cancel_task(const struct ident *ident, bool force, void *executions);
 bool recover_is_open(struct txn *txn, const char *id, void *executions);
 void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap);
@@ -449,3 +451,6 @@ void output_moved(struct run *run);
 void runner_main(void *run);
 
 #endif
+/* Ends an OWNED run that waited, on a thread that must not wait for the store: what cannot be written (NEXT_LEAVE) is in
+ * line again, for a worker or the sweep. */
+enum next runner_at_once(struct run *run, enum next (*end)(struct run *run));

@@ -102,22 +102,18 @@ void runner_main(void *arg)
 		turn_over(run, next);
 }
 
-bool sweep_expire(struct run *run)
+enum next runner_at_once(struct run *run, enum next (*end)(struct run *run))
 {
-	/* A record that was not read yet, or that a runner claimed, is judged by the step. */
-	bool known = run->facts.lasts_ms != 0 && run->facts.attempt == 0;
-	bool away;
 	enum next next;
 
-	run->once = !store_is_exclusive(run->e->config.store); /* the fleet's thread: it is the one that finds a lost store */
-	next = known ? finish_expired(run) : take_run(run);
-	away = run->once && next == NEXT_LEAVE && !is_stopping(run->e);
+	run->once = true;
+	next = end(run);
 	run->once = false;
-	if (next == NEXT_COMMAND || away)
-		queue_ready(run); /* its session is there after all, or the store is not: a worker, or a later round, goes on */
+	if (next == NEXT_READY || (next == NEXT_LEAVE && !is_stopping(run->e)))
+		queue_ready(run);
 	else
 		turn_over(run, next);
-	return !away;
+	return next;
 }
 
 /* ---- life ---- */

@@ -49,6 +49,11 @@ static bool wait_backoff(struct executions *e, int64_t ms)
 }
 
 int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err)
+bool steps_may_pass(int code)
+{
+	return code == ERR_STORE || code == ERR_IO || code == ERR_NOMEM;
+}
+
 {
 	int64_t backoff = BACKOFF_FIRST_MS;
 	struct err local;
@@ -57,7 +62,7 @@ int steps_update_surely(struct executions *e, store_step step, void *arg, struct
 	err = err ? err : &local;
 	for (;;) {
 		r = steps_update(e, step, arg, err);
-		if (r != ERR_STORE && r != ERR_IO)
+		if (!steps_may_pass(r))
 			return r;
 		log_warn("the store did not take a step, trying again", KS("error", err->msg), KI("after_ms", backoff));
 		if (!wait_backoff(e, backoff))

@@ -21,17 +21,37 @@ struct expired {
 	size_t count;
 };
 
-/* Parked ones have timers; this is for those in line. */
+/* A claimed one may have a session that comes up. */
+static bool is_over(const struct run *run, int64_t now_ms)
+{
+	return run->cancel || (run->queue_expires_ms && now_ms >= take_wait_ends_ms(run, run->facts.attempt > 0,
+										    run->queue_expires_ms));
+}
+
+/* Parked ones have timers; this is for those in line. Nobody owns these: their facts stand still. */
 static bool expire_one(const char *key, void *value, void *arg)
 {
 	struct expired *x = arg;
 	struct run *run = value;
 
 	(void)key;
-	if (run->state == RUN_READY && !run->has_session && run->queue_expires_ms &&
-	    run->queue_expires_ms <= x->now_ms && queue_take_locked(run))
+	if (run->state == RUN_READY && !run->has_session && is_over(run, x->now_ms) && queue_take_locked(run))
 		x->runs[x->count++] = run;
 	return x->count < PAGE;
+}
+
+static enum next end_by_time(struct run *run)
+{
+	/* A record that was not read yet, or that a runner claimed, is judged by the step. */
+	bool known = run->facts.lasts_ms != 0 && run->facts.attempt == 0;
+	bool cancel;
+
+	lock_take(&run->e->lock);
+	cancel = run->cancel;
+	lock_drop(&run->e->lock);
+	if (cancel)
+		return finish_cancelled(run);
+	return known ? finish_expired(run) : take_run(run);
 }
 
 void sweep_line(struct executions *e)
@@ -49,7 +69,7 @@ void sweep_line(struct executions *e)
 		map_each(e->runs, expire_one, x);
 		lock_drop(&e->lock);
 		for (size_t i = 0; i < x->count; i++)
-			go_on = sweep_expire(x->runs[i]) && go_on;
+			go_on = runner_at_once(x->runs[i], end_by_time) != NEXT_LEAVE && go_on;
 	} while (go_on && x->count == PAGE);
 	free(x);
 }
