@@ -45,7 +45,7 @@ static int end_unowned(struct cancel_step *in, struct txn *txn, struct record *r
 
 	if (rc == 0)
 		rc = steps_close(in->e, txn, r, &in->ident, err);
-	in->written = in->terminal = true;
+	in->written = in->terminal = rc == 0;
 	return rc;
 }
 
@@ -106,10 +106,8 @@ static int cancel_stored(struct cancel_step *step, struct err *err)
 	step->hold = store_hold_ms(step->e->config.store) > 0;
 	steps_event_id(step->event_id);
 	rc = steps_update(step->e, cancel_step, step, err);
-	if (rc == 0 && step->written) {
-		session_unwait_done(step->e->config.sessions, &step->ident);
-		steps_changed(step->e, step->id);
-	}
+	if (step->written) /* also when nobody knows whether it was: a repetition finds an end that was told */
+		steps_closed(step->e, &step->ident, step->id);
 	return rc;
 }
 

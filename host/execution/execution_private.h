@@ -279,6 +279,7 @@ bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t
 int fleet_notify_changed(struct txn *txn, const char *id, struct err *err);
 int fleet_notify_cancel(struct txn *txn, const char *id, struct err *err);
 /* A cancel that was asked of another host, for a run of this one. */
+void steps_closed(struct executions *e, const struct ident *ident, const char *id); /* after that step */
 void cancel_local(struct executions *e, const char *id, const char *reason);
 
 /* ---- elsewhere.c: what a host with some of the roles knows of the others ---- */

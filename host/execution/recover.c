@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
+#include "obs/metrics.h"
 
 #define PAGE 200
 
@@ -153,10 +154,12 @@ int recover_bury_claim(struct executions *e, const char *id, struct err *err)
 	struct bury_claim bury = {.id = id};
 	int rc = steps_update(e, bury_claim_step, &bury, err);
 
-	if (rc == 0 && bury.buried)
-		log_error("a claimed execution has no record that can be read; its claim became a dead letter",
-			  KS("execution", id));
-	return rc;
+	if (rc || !bury.buried)
+		return rc;
+	log_error("a claimed execution has no record that can be read; its claim became a dead letter",
+		  KS("execution", id));
+	metric_add(METRIC_DEAD_LETTERS, 0, 0, 1);
+	return 0;
 }
 
 /* ---- the stream ---- */
@@ -233,9 +236,11 @@ static int bury(struct executions *e, const struct message *message, struct err 
 	struct bury arg = {.message = message};
 	int rc = steps_update(e, bury_step, &arg, err);
 
-	if (rc == 0)
-		log_warn("a message became a dead letter", KI("seq", message->seq), KS("reason", message->why));
-	return rc;
+	if (rc)
+		return rc;
+	log_warn("a message became a dead letter", KI("seq", message->seq), KS("reason", message->why));
+	metric_add(METRIC_DEAD_LETTERS, 0, 0, arg.found);
+	return 0;
 }
 
 static int handle(struct executions *e, struct message *message, struct err *err)

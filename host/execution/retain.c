@@ -181,10 +181,8 @@ static int look_at_open(struct executions *e, struct old *old, struct err *err)
 		steps_event_id(old->event_id);
 		rc = store_hold_ms(e->config.store) > 0 ? 0 : steps_update(e, overdue_step, old, err);
 	}
-	if (rc == 0 && old->ended) {
-		session_unwait_done(e->config.sessions, &old->ident);
-		steps_changed(e, old->id);
-	}
+	if (old->ended)
+		steps_closed(e, &old->ident, old->id);
 	old->postpone_ms = e->config.conf->claim_ttl_ms;
 	return rc || old->ended || !is_shared(e) ? rc : steps_update(e, postpone_step, old, err);
 }

@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
+#include "obs/metrics.h"
 
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 2000
@@ -240,6 +241,13 @@ int steps_close(struct executions *e, struct txn *txn, const struct record *r, s
 	if (rc == 0)
 		rc = ident_make(ret_ident, r->workspace_id, r->task_id, err);
 	return rc ? rc : session_unwait_step(e->config.sessions, txn, ret_ident, r->id, err);
+}
+
+void steps_closed(struct executions *e, const struct ident *ident, const char *id)
+{
+	metric_add(METRIC_EXEC_ENDED, metric_place(METRIC_DIM_ENDING, "not_run"), 0, 1);
+	session_unwait_done(e->config.sessions, ident);
+	steps_changed(e, id);
 }
 
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1])

@@ -11,6 +11,7 @@
 #include "core/failpoint.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
+#include "obs/metrics.h"
 #include "session/binding.h"
 
 #define POLL_FIRST_MS 100
@@ -36,6 +37,7 @@ struct take {
 	enum take_result result;
 	bool claimed_now;
 	bool begin_failed;
+	bool poison; /* ended, as a dead letter */
 	int64_t now_ms;
 	struct run_facts facts;
 };
@@ -202,6 +204,7 @@ static int end_poison(struct take *take, struct txn *txn, struct record *r, stru
 	if (rc == 0)
 		rc = steps_close(run->e, txn, r, &ident, err);
 	take->result = TAKE_ENDED;
+	take->poison = rc == 0;
 	return rc;
 }
 
@@ -263,7 +266,7 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 	struct claim c;
 	int rc = steps_load(txn, run->id, &r, &c, err);
 
-	take->begin_failed = take->claimed_now = false;
+	take->begin_failed = take->claimed_now = take->poison = false;
 	take->now_ms = txn_now(txn);
 	if (rc)
 		return rc;
@@ -427,6 +430,21 @@ static enum next resumed(struct run *run)
 	return NEXT_COMMAND;
 }
 
+/* Whoever ended it here may not have heard that it was stored, and so told nobody. */
+static enum next ended(struct run *run, const struct take *take)
+{
+	if (take->poison) {
+		log_warn("an execution whose runners died again and again became a dead letter",
+			 KS("execution", run->id));
+		metric_add(METRIC_DEAD_LETTERS, 0, 0, 1);
+		steps_closed(run->e, &run->ident, run->id);
+		return NEXT_DONE;
+	}
+	session_unwait_done(run->e->config.sessions, &run->ident);
+	steps_changed(run->e, run->id);
+	return NEXT_DONE;
+}
+
 static enum next take_done(struct run *run, const struct take *take)
 {
 	if (take->result != TAKE_ENDED && take->result != TAKE_FOREIGN && take->result != TAKE_LATER) {
@@ -452,8 +470,7 @@ static enum next take_done(struct run *run, const struct take *take)
 	case TAKE_ENDED:
 		break;
 	}
-	steps_changed(run->e, run->id);
-	return NEXT_DONE;
+	return ended(run, take);
 }
 
 /* ---- when begin fails ---- */

@@ -46,6 +46,8 @@
 	  "Executions that wait for a session, for capacity or for the provider.")                                     \
 	X(EXEC_DEFECTS, GAUGE, "berth_execution_defects", "transitions", NONE, NONE,                                   \
 	  "Transitions that the table refused since the start: each is a defect of this program.")                     \
+	X(DEAD_LETTERS, COUNTER, "berth_dead_letters_total", "letters", NONE, NONE,                                    \
+	  "Messages, claims and executions that this host made dead letters.")                                         \
 	X(SESSIONS, GAUGE, "berth_sessions", "sessions", TARGET, NONE, "Bindings of a target that are not gone.")      \
 	X(PROVISIONS, COUNTER, "berth_session_provisions_total", "calls", OUTCOME, NONE, "Creates at a provider.")     \
 	X(PROVISION_SECONDS, HISTOGRAM, "berth_session_provision_duration_seconds", "seconds", NONE, NONE,             \

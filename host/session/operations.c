@@ -351,9 +351,11 @@ int session_unwait_step(struct sessions *s, struct txn *txn, const struct ident 
 	struct row row;
 	int r = row_get(s, txn, ident, &row, err);
 
-	if (r == 0)
-		binding_end(&row.b, row.now, &s->rules, op_id, true, false, &row.changed);
-	return r ? r : row_put(s, txn, &row, &effect, err);
+	if (r)
+		return r;
+	binding_end(&row.b, row.now, &s->rules, op_id, true, false, &row.changed);
+	row.notify = row.changed; /* the next one's turn may have come, and it may wait on another host */
+	return row_put(s, txn, &row, &effect, err);
 }
 
 void session_unwait_done(struct sessions *s, const struct ident *ident)

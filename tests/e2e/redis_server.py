@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A redis-server of the tests' own: an append-only file, no eviction, a socket in its folder, nothing on the network."""
 
+import contextlib
 import pathlib
 import shutil
 import signal
@@ -60,6 +61,17 @@ class RedisServer:
             words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
             s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
             return read_answer(s.makefile("rb"))
+
+    @contextlib.contextmanager
+    def subscribed(self, channel):
+        """What is published there from now on."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(60)
+            s.connect(str(self.socket))
+            s.sendall(b"SUBSCRIBE %s\r\n" % channel.encode())
+            stream = s.makefile("rb")
+            read_answer(stream)
+            yield (read_answer(stream)[2] for _ in iter(int, 1))
 
     def freeze(self):
         self.proc.send_signal(signal.SIGSTOP)

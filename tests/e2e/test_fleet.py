@@ -152,6 +152,22 @@ def test_an_end_that_was_stored_unheard_is_this_hosts_own(make):
         equal((ended_here(b), a.sh("t", "echo again")), (0, b"again\n"))
 
 
+def test_who_waits_elsewhere_is_told_that_one_gave_up_waiting(make):
+    """It may be the next one's turn."""
+    with fleet(make, conf="task: { concurrency = 1; };") as (a, b):
+        a.create("t", f"while [ ! -e {a.dir}/gate ]; do sleep 0.1; done").expect(202)
+        wait_for(lambda: a.processes(), 20, "the command to run")
+        waits = b.create("t", "true").expect(202).json["id"]
+        wait_for(lambda: b.record(waits)["status"] == "claimed", 20, "the next one to be claimed")
+        with b.redis.subscribed(f"{b.store_name}:notices") as notices:
+            b.request("DELETE", f"/sandbox/executions/{waits}").expect(200, 202)
+            told = b""
+            while waits.encode() not in told:
+                told = next(notices)
+        check(b"task:w/t" in told, "what was told", told)
+        (a.dir / "gate").touch()
+
+
 def test_output_is_followed_on_any_host(make):
     """Live, across the objects' boundary, and in the same bytes as afterwards."""
     with fleet(make) as (a, b):

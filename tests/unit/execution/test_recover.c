@@ -8,6 +8,7 @@
 
 #include "core/limits.h"
 #include "execution/execution_private.h"
+#include "obs/metrics.h"
 
 static struct host host;
 
@@ -241,6 +242,9 @@ static void runners_that_die_again_and_again_end_in_a_dead_letter(void **state)
 {
 	char id[IDENT_ID_MAX + 1];
 	struct wanted wanted = {.id = id, .attempt = "1"};
+	unsigned not_run = metric_place(METRIC_DIM_ENDING, "not_run");
+	uint64_t ended = metric_value(METRIC_EXEC_ENDED, not_run, 0);
+	uint64_t letters = metric_value(METRIC_DEAD_LETTERS, 0, 0);
 
 	(void)state;
 	host_faults(&host, "await_ready hang\n");
@@ -255,6 +259,8 @@ static void runners_that_die_again_and_again_end_in_a_dead_letter(void **state)
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "max_deliveries");
 	host_check_history(&host, id);
+	assert_int_equal(metric_value(METRIC_EXEC_ENDED, not_run, 0), ended + 1);
+	assert_int_equal(metric_value(METRIC_DEAD_LETTERS, 0, 0), letters + 1);
 	assert_int_equal(host_stream(&host, STREAM_DEAD), 1);
 	assert_int_equal(host_stream(&host, STREAM_REQUESTS), 0);
 	host_faults(&host, "");
