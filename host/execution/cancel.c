@@ -113,9 +113,9 @@ static int cancel_stored(struct cancel_step *step, struct err *err)
 
 int execution_cancel(struct executions *e, const char *id, const char *reason, bool *ret_done, struct err *err)
 {
-	enum next next = NEXT_LEAVE;
 	struct cancel_step step = {.e = e, .id = id, .reason = reason};
 	struct run *run;
+	enum next next = NEXT_LEAVE;
 	bool owned = false;
 	int rc;
 

@@ -191,6 +191,7 @@ struct executions {
 enum next {
 	NEXT_COMMAND, /* its session is there: run the command */
 	NEXT_PARK,    /* until a notice or the timer that was set */
+	NEXT_READY,   /* in line as before: its time is not over, and `once` begins nothing */
 	NEXT_DONE,    /* terminal, or gone from the store */
 	NEXT_LEAVE,   /* the process stops: left as it stands for the next one */
 	NEXT_FOREIGN, /* another host has it: nothing of it is touched here any more */
@@ -211,7 +212,6 @@ void queue_park(struct run *run);
 /* READY or PARKED -> OWNED; false when somebody owns it. */
 bool queue_take_locked(struct run *run);
 void queue_wake_locked(struct run *run); /* PARKED -> READY */
-	NEXT_READY,   /* in line as before: its time is not over, and `once` begins nothing */
 /* The run ended, as far as this process is concerned: off the lists; the owner's reference is dropped. */
 void queue_end(struct run *run);
 void queue_dispatch_locked(struct executions *e);
@@ -239,6 +239,7 @@ unsigned queue_waiting_locked(const struct executions *e);
 int steps_update(struct executions *e, store_step step, void *arg, struct err *err);
 /* Keeps trying while the store is away; gives up when the process dies or has to stop by now. */
 int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err);
+bool steps_may_pass(int code); /* the same step may go through later */
 /* ERR_NOT_FOUND; ERR_CORRUPT. Strings live as long as the step. */
 int steps_load(struct txn *txn, const char *id, struct record *ret_record, struct claim *ret_claim, struct err *err);
 /* Applies an event, writes record and event. */
@@ -257,10 +258,10 @@ int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uin
 		      struct err *err);
 /* What goes with an end that is written without a run: claim, message, the operation that waits. */
 int steps_close(struct executions *e, struct txn *txn, const struct record *r, struct ident *ret_ident, struct err *err);
+void steps_closed(struct executions *e, const struct ident *ident, const char *id); /* after that step */
 void steps_event_id(char ret_id[IDENT_ID_MAX + 1]);
 void steps_changed(struct executions *e, const char *id); /* notifies who watches the record */
 /* What the transition table refused; with a shared store another host may only have been faster (reason `taken_over`).
-bool steps_may_pass(int code); /* the same step may go through later */
  */
 void steps_defect(struct executions *e, const char *id, const struct err *err);
 /* Fails a step, since the record went on without this run: a defect, or with a shared store another host. */
@@ -279,7 +280,6 @@ bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t
 int fleet_notify_changed(struct txn *txn, const char *id, struct err *err);
 int fleet_notify_cancel(struct txn *txn, const char *id, struct err *err);
 /* A cancel that was asked of another host, for a run of this one. */
-void steps_closed(struct executions *e, const struct ident *ident, const char *id); /* after that step */
 void cancel_local(struct executions *e, const char *id, const char *reason);
 
 /* ---- elsewhere.c: what a host with some of the roles knows of the others ---- */
@@ -307,6 +307,8 @@ uint64_t segment_size(struct executions *e, const char *id, unsigned stream, boo
 
 /* ---- take.c: to a session ---- */
 enum next take_run(struct run *run);
+/* When it has waited for too long. */
+int64_t take_wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms);
 void take_prepare(struct run *run);   /* its session_begin, once */
 void take_unprepare(struct run *run); /* the next try asks anew */
 /* Inside a step: the event, the claim and what belongs to them; take_put_step writes what became of both. */
@@ -329,8 +331,6 @@ enum next command_run(struct run *run);
 /* Goes on with a run whose worker is stuck in the provider's call. */
 enum next command_stuck(struct run *run);
 struct berth_execution call_execution(const struct run *run);
-/* When it has waited for too long. */
-int64_t take_wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms);
 /* What one execute or reattach came to. */
 struct attempt {
 	bool reattach;
@@ -450,8 +450,8 @@ void output_moved(struct run *run);
 
 /* ---- runner.c ---- */
 void runner_main(void *run);
-
-#endif
 /* Ends an OWNED run that waited, on a thread that must not wait for the store: what cannot be written (NEXT_LEAVE) is in
  * line again, for a worker or the sweep. */
 enum next runner_at_once(struct run *run, enum next (*end)(struct run *run));
+
+#endif

@@ -49,12 +49,12 @@ static bool wait_backoff(struct executions *e, int64_t ms)
 	return go_on;
 }
 
-int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err)
 bool steps_may_pass(int code)
 {
 	return code == ERR_STORE || code == ERR_IO || code == ERR_NOMEM;
 }
 
+int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err)
 {
 	int64_t backoff = BACKOFF_FIRST_MS;
 	struct err local;
