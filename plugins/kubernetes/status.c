@@ -15,17 +15,20 @@ struct row {
 	const char *reason; /* ours */
 	bool open;	    /* of a request that changes something the outcome is not known */
 	bool own;	    /* means this only when the API server says so itself, in a Status object */
+	bool writes;	    /* only of a request that changes something: no other is judged by admission */
 };
 
 static const struct row rows[] = {
 	{400, NULL, NULL, BERTH_INVALID, "bad_request", false},
 	{401, NULL, NULL, BERTH_UNAUTHENTICATED, "unauthorized", false},
+	{403, NULL, "forbidden: User ", BERTH_FORBIDDEN, "forbidden", false},
 	{403, NULL, "exceeded quota", BERTH_QUOTA, "quota", false},
 	{403, NULL, "violates PodSecurity", BERTH_INVALID, "pod_security", false},
 	{403, NULL, "RuntimeClass", BERTH_INVALID, "runtime_class", false},
 	{403, NULL, "is being terminated", BERTH_UNAVAILABLE, "namespace_terminating", false},
 	{403, NULL, "usage per", BERTH_INVALID, "limit_range", false},
 	{403, NULL, "PriorityClass", BERTH_INVALID, "priority_class", false},
+	{403, NULL, NULL, BERTH_INVALID, "admission", false, true, true},
 	{403, NULL, NULL, BERTH_FORBIDDEN, "forbidden", false},
 	{404, NULL, NULL, BERTH_NOT_FOUND, "not_found", false, true},
 	{405, NULL, NULL, BERTH_INVALID, "bad_request", false},
@@ -58,10 +61,11 @@ const char *status_reason(struct json_object *body)
 	return strcmp(text_of(body, "kind"), "Status") ? "" : text_of(body, "reason");
 }
 
-static bool matches(const struct row *row, uint32_t status, bool own, const char *word, const char *message)
+static bool matches(const struct row *row, uint32_t status, bool own, bool writing, const char *word,
+		    const char *message)
 {
-	return row->status == status && (own || !row->own) && (!row->word || !strcmp(row->word, word)) &&
-	       (!row->message || strstr(message, row->message));
+	return row->status == status && (own || !row->own) && (writing || !row->writes) &&
+	       (!row->word || !strcmp(row->word, word)) && (!row->message || strstr(message, row->message));
 }
 
 int32_t status_classify(uint32_t status, struct json_object *body, const char *what, bool writing, struct kerr *err)
@@ -70,12 +74,12 @@ int32_t status_classify(uint32_t status, struct json_object *body, const char *w
 	const char *word = status_reason(body);
 	const char *message = own ? text_of(body, "message") : "";
 	const struct row other = {
-		status, NULL, NULL, BERTH_UNAVAILABLE, status >= 500 ? "server_error" : "bad_response", true, false};
+		status, NULL, NULL, BERTH_UNAVAILABLE, status >= 500 ? "server_error" : "bad_response", true};
 	const struct row *row = &other;
 	int32_t code;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (matches(&rows[i], status, own, word, message)) {
+		if (matches(&rows[i], status, own, writing, word, message)) {
 			row = &rows[i];
 			break;
 		}

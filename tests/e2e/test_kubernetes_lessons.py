@@ -2,6 +2,7 @@
 """What other managers of sandboxes on Kubernetes got wrong, one test each, by its number in the list of docs/kubernetes.md."""
 
 import copy
+import re
 import time
 
 from harness import PATIENCE, check, equal, settled, wait_for
@@ -234,6 +235,34 @@ def test_F2_3_18_a_claim_that_was_deleted(make, kube):
     settled(b)
 
 
+def watched(kube, version):
+    """The watch of claims goes on behind that version: what it saw until then was acted upon."""
+    marks = (re.search(r"/sandboxclaims\?watch=1.*resourceVersion=(\d+)", target) for _, target in kube.api.requests)
+    if any(mark and int(mark[1]) >= version for mark in marks):
+        return True
+    kube.call(lambda: setattr(kube.api, "cut_watches", kube.api.cut_watches + 1))
+    return False
+
+
+@clustered
+def test_F2_3_18_a_claim_that_was_deleted_while_its_pod_still_answers(make, kube):
+    """Its node is away, so that the pod stays for long: no command begins in it any more."""
+    kube.agent_sandbox(warm=2)
+    b = make(**CLAIMS).start()
+    b.sh("t", "touch old")
+    (name, claim), = claims(kube).items()
+    pod = kube.pods()[claim["status"]["sandbox"]["name"]]["metadata"]
+    kube.call(lambda: kube.node.deaf.add(pod["uid"]))
+    version = kube.call(lambda: (kube.api.delete("sandboxclaims", "sandboxes", name, {}), kube.api.store.version)[1])
+    wait_for(lambda: watched(kube, version), 30, "the watch to tell of the deletion")
+    record = b.run("t", "touch new")
+    check(record["status"] != "completed" or claims(kube), "it ran in the pod of a claim that is gone")
+    wait_for(lambda: b.run("t", "touch new")["status"] == "completed", 20, "a new session")
+    equal(b.sh("t", "ls"), b"new\n")
+    kube.call(lambda: kube.node.deaf.clear())
+    settled(b)
+
+
 @clustered
 def test_F2_3_20_a_deletion_that_fails_is_tried_again(make, kube):
     b = make().start()
@@ -356,13 +385,19 @@ def test_events_say_why_a_pod_does_not_start(make, kube):
 
 @clustered
 def test_the_template_is_tried_when_the_target_opens(make, kube):
-    def deny(resource, obj):
-        if resource == "pods":
-            raise Refused(422, "Invalid", 'Pod "x" is invalid: spec.containers[0].image: Invalid value: "sandbox:1": not from here')
-    kube.call(kube.api.admit.append, deny)
-    b = make()
-    b.start(expect_exit=78)
-    check("not from here" in b.log(), "the server's sentence:", b.log()[-500:])
+    refusals = (Refused(422, "Invalid", 'Pod "x" is invalid: spec.containers[0].image: Invalid value: "sandbox:1": not from here'),
+                Refused(403, "Forbidden", 'pods "x" is forbidden: error looking up service account sandboxes/sandbox: not found'),
+                Refused(403, "Forbidden", 'pods "x" is forbidden: failed quota: q: must specify limits.cpu'),
+                Refused(403, "", 'admission webhook "w.example" denied the request: not from here'))
+    for refusal in refusals:
+        def deny(resource, obj):
+            if resource == "pods":
+                raise refusal
+        kube.call(lambda: kube.api.admit.__setitem__(slice(None), [deny]))
+        b = make()
+        b.start(expect_exit=78)
+        words = refusal.status["message"][-20:]
+        check(words in b.log(), "the server's sentence:", words, b.log()[-500:])
     degraded = make(target="required = false;").start()
     check("a target is degraded" in degraded.log(), degraded.log()[-500:])
     kube.call(kube.api.admit.clear)

@@ -45,6 +45,8 @@ class Fault:
                     403: "Forbidden", 401: "Unauthorized"}.get(self.status, "Unknown")
             body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": word,
                     "message": f"fault {self.status}", "code": self.status}
+            if self.status == 403:  # a right that is missing: others are refusals of what was sent
+                body["message"] = 'pods is forbidden: User "fault" cannot do this'
         await http.answer(request, self.status, body, self.headers)
         return True
 

@@ -21,6 +21,16 @@ static const struct row {
 	 BERTH_UNAVAILABLE, "namespace_terminating"},
 	{403, "Forbidden", "maximum memory usage per Container is 1Gi, but limit is 2Gi", true, BERTH_INVALID,
 	 "limit_range"},
+	{403, "Forbidden", "pods \"x\" is forbidden: error looking up service account a/b: not found", true, BERTH_INVALID,
+	 "admission"},
+	{403, "Forbidden", "pods \"x\" is forbidden: failed quota: q: must specify limits.cpu", true, BERTH_INVALID,
+	 "admission"},
+	{403, "Forbidden", "cpu max limit to request ratio per Container is 2, but provided ratio is 4", true,
+	 BERTH_INVALID, "admission"},
+	{403, "", "admission webhook \"w\" denied the request: not from here", true, BERTH_INVALID, "admission"},
+	{403, "Forbidden", "access denied", false, BERTH_FORBIDDEN, "forbidden"},
+	{403, "Forbidden", "pods \"x\" is forbidden: User \"u\" cannot patch resource \"pods\"", true, BERTH_FORBIDDEN,
+	 "forbidden"},
 	{403, "Forbidden", "pods is forbidden: User \"u\" cannot list resource \"pods\"", false, BERTH_FORBIDDEN,
 	 "forbidden"},
 	{404, "NotFound", "pods \"x\" not found", false, BERTH_NOT_FOUND, "not_found"},
@@ -70,6 +80,7 @@ static void test_what_is_no_status(void **state)
 
 	(void)state;
 	assert_int_equal(status_classify(403, NULL, "list pods", false, &err), BERTH_FORBIDDEN);
+	assert_int_equal(status_classify(403, NULL, "create pod", true, &err), BERTH_FORBIDDEN);
 	assert_int_equal(status_classify(403, other, "list pods", false, &err), BERTH_FORBIDDEN);
 	/* That something is not there, or is another's, is believed of the API server only. */
 	assert_int_equal(status_classify(404, NULL, "get pod", false, &err), BERTH_UNAVAILABLE);
