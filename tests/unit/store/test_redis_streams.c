@@ -273,6 +273,26 @@ static void test_trim_and_groups(void **state)
 	assert_int_equal(trim(), 0);
 }
 
+#define ACK(n)                                                                                                                \
+	"EVAL return(redis.call('XACK','t.events','g',redis.call('XRANGE','t.events','-','+')[" #n "][1])) 0"
+
+/* A group that was set back is given everything again, also while something newer is pending. */
+static void test_trim_and_a_group_set_back(void **state)
+{
+	(void)state;
+	redis_server_must(&server, "XGROUP CREATE t.events g 0 MKSTREAM", "OK");
+	for (int i = 0; i < 3; i++)
+		append(STREAM_EVENTS, "a", "1");
+	redis_server_must(&server, "XREADGROUP GROUP g c STREAMS t.events >", "1");
+	redis_server_must(&server, ACK(1), "1");
+	redis_server_must(&server, ACK(2), "1");
+	redis_server_must(&server, "XGROUP SETID t.events g 0", "OK");
+	assert_int_equal(trim(), 0);
+	redis_server_must(&server, "XREADGROUP GROUP g c STREAMS t.events >", "1");
+	redis_server_must(&server, ACK(1), "1");
+	assert_int_equal(trim(), 1);
+}
+
 /* Nothing stays behind of what is over: no index, no counter of a subject. */
 static void test_nothing_left(void **state)
 {
@@ -311,7 +331,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_fields), CASE(test_named_subjects),   CASE(test_foreign_entries), CASE(test_odd_ids),	  CASE(test_group),
-		CASE(test_vanished), CASE(test_trim_and_groups), CASE(test_nothing_left),
+		CASE(test_vanished), CASE(test_trim_and_groups), CASE(test_trim_and_a_group_set_back), CASE(test_nothing_left),
 	};
 
 	if (argc > 1)

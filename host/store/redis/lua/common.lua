@@ -58,7 +58,12 @@ local function subject_of(fields)
 	return good and type(doc) == 'table' and type(doc.subject) == 'string' and doc.subject or ''
 end
 
--- The first id that some group of the stream still needs, as two numbers; nil when no group needs any.
+local function is_before(ms, n, other_ms, other_n)
+	return ms < other_ms or (ms == other_ms and n < other_n)
+end
+
+-- The first id that some group of the stream still needs, as two numbers; nil when there is no group. A group that was set back
+-- is given again what comes before its pending entries.
 local function needed_from(stream)
 	local groups = redis.pcall('XINFO', 'GROUPS', stream)
 	local least_ms, least_n
@@ -68,11 +73,14 @@ local function needed_from(stream)
 	for _, group in ipairs(groups) do
 		local ms, n = id_parts(field_of(group, 'last-delivered-id'))
 		n = n + 1
+		if not least_ms or is_before(ms, n, least_ms, least_n) then
+			least_ms, least_n = ms, n
+		end
 		if field_of(group, 'pending') > 0 then
 			ms, n = id_parts(redis.call('XPENDING', stream, field_of(group, 'name'))[2])
-		end
-		if not least_ms or ms < least_ms or (ms == least_ms and n < least_n) then
-			least_ms, least_n = ms, n
+			if is_before(ms, n, least_ms, least_n) then
+				least_ms, least_n = ms, n
+			end
 		end
 	end
 	return least_ms, least_n
@@ -80,7 +88,7 @@ end
 
 local function is_needed(id, least_ms, least_n)
 	local ms, n = id_parts(id)
-	return least_ms ~= nil and (ms > least_ms or (ms == least_ms and n >= least_n))
+	return least_ms ~= nil and not is_before(ms, n, least_ms, least_n)
 end
 
 if own[1] ~= ID then
