@@ -224,10 +224,17 @@ static bool is_mutating(const struct api_request *request)
 	return strcmp(request->method, "GET") != 0;
 }
 
+/* Certainly nothing was done: turned away at the door, or refused for somebody else's write to what a create counts
+ * against. */
+static bool was_refused(int32_t rc, const struct api_answer *answer)
+{
+	return answer->status == 429 || (answer->status == 409 && rc == BERTH_UNAVAILABLE);
+}
+
 /* A refusal before anything was done may be tried again whatever the request was. */
 static bool may_repeat(const struct api_request *request, int32_t rc, const struct api_answer *answer)
 {
-	if (answer->status == 429)
+	if (was_refused(rc, answer))
 		return true;
 	if (rc == BERTH_UNAVAILABLE && !answer->sent)
 		return true;
@@ -268,6 +275,10 @@ static int32_t judge(struct kube *k, const struct api_request *request, struct a
 	/* Said when to come again: it was turned away at the door. */
 	if (answer->status == 503 && after_ms > 0)
 		rc = kerr_set(err, BERTH_UNAVAILABLE, "server_unavailable", "%s: HTTP 503, come again", request->what);
+	/* Of a create only a name that exists is one: the write that lost was to a quota. */
+	if (rc == BERTH_CONFLICT && !strcmp(request->method, "POST") && strcmp(err->reason, "exists") != 0)
+		rc = kerr_set(err, BERTH_UNAVAILABLE, "conflict", "%s: HTTP 409: %.400s", request->what,
+			      api_text(answer->body, "message"));
 	err->retry_after_ms = after_ms > 0 ? after_ms : 0;
 	if (after_ms > 0)
 		atomic_store(&k->quiet_ns, text_boot_ns() + after_ms * 1000000);
@@ -302,7 +313,7 @@ int32_t api_send(struct kube *k, struct berth_call *call, const struct api_reque
 			return rc;
 		kube_host->counter(k->target, METRIC_RETRIES, 1);
 		if (kube_wait(call, text_boot_ns() + pause * 1000000, err))
-			return is_mutating(request) && ret_answer->sent && ret_answer->status != 429
+			return is_mutating(request) && ret_answer->sent && !was_refused(rc, ret_answer)
 				       ? kerr_set(err, BERTH_UNKNOWN, "interrupted", "%s: not known what came of it",
 						  request->what)
 				       : err->code;

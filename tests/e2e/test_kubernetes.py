@@ -247,6 +247,28 @@ def test_the_reply_to_a_create_is_lost(make, kube):
     settled(b)
 
 
+BUSY = dict(method="POST", path="/pods$", status=409, body={
+    "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409,
+    "message": 'Operation cannot be fulfilled on resourcequotas "q": the object has been modified'})
+
+
+@clustered
+def test_a_quota_that_others_write_to_is_no_name_that_is_taken(make, kube):
+    b = make().start()
+    kube.faults(BUSY)
+    equal(b.sh("t", "echo made"), b"made\n")
+    name = task_pod(kube, "t")["metadata"]["name"]
+    check(name.startswith("berth-t"), "the task's own name:", name)
+    settled(b)
+
+
+@clustered
+def test_a_pool_is_filled_under_a_quota_that_others_write_to(make, kube):
+    kube.faults(dict(times=6, **BUSY))  # more often than one create is sent
+    b = make(target="warm = 1;").start()
+    wait_for(lambda: len(free(kube)) == 1 and "a warm session is ready" in b.log(), 30, "a warm pod")
+
+
 @clustered
 def test_throttled_and_failing_requests_are_repeated(make, kube):
     b = make().start()
@@ -588,6 +610,53 @@ def test_a_pod_that_is_replaced_under_its_claim(make, kube):
     b.run("t", "cat f")
     wait_for(lambda: b.run("t", "test ! -e f && echo anew")["status"] == "completed", 30, "a new session")
     settled(b)
+
+
+def put_claim(kube, name, task, like):
+    """A claim by hand, as one of our own."""
+    meta = like["metadata"]
+    kube.call(lambda: kube.api.create("sandboxclaims", "sandboxes", {"spec": like["spec"], "metadata": {
+        "name": name, "labels": {**meta["labels"], "berth.dev/task": task},
+        "annotations": {**meta["annotations"], "berth.dev/task": task, "berth.dev/intent": "1" * 32}}}))
+
+
+@clustered
+def test_a_lost_store_takes_no_claim_along(make, kube):
+    """A list of claims names no pod, so that each is asked; one that has none yet is an orphan once they are taken."""
+    kube.agent_sandbox(warm=2)
+    first = make(**CLAIMS).start()
+    where = [first.sh(t, f"echo {t} > kept; pwd") for t in ("a", "b")]
+    first.kill9()
+    kube.call(lambda: setattr(kube.claims, "hold", True))
+    put_claim(kube, "on-its-way", "c", next(iter(claims(kube).values())))
+    mine = set(claims(kube)) - {"on-its-way"}
+    later = make(conf=FAST + 'lease: { active = "2s"; idle = "1h"; };\nsession: { scheduling = "1s"; starting = "1s"; };\n', **CLAIMS).start()
+    wait_for(lambda: "on-its-way" not in claims(kube), 60, "the sweep after the loss")
+    equal(set(claims(kube)), mine, "claims with files")
+    equal([later.sh(t, "cat kept; pwd") for t in ("a", "b")], [b"a\n" + where[0], b"b\n" + where[1]])
+    settled(later)
+
+
+@clustered
+def test_a_pod_that_is_not_ready_when_its_store_is_lost(make, kube):
+    """Its probe failed for a moment: it is looked at again, for as long as nothing is swept."""
+    first = make().start()
+    first.sh("t", "echo kept > f")
+    first.kill9()
+    meta = task_pod(kube, "t")["metadata"]
+
+    def turn(ready):
+        def change(pod):
+            for condition in pod["status"]["conditions"]:
+                condition["status"] = ready if condition["type"] == "Ready" else condition["status"]
+        kube.call(kube.api.store.update, "pods", "sandboxes", meta["name"], change)
+    turn("False")
+    before = count(kube, "GET", "/pods?limit=250")
+    later = make().start()
+    wait_for(lambda: count(kube, "GET", "/pods?limit=250") >= before + 3, 30, "some rounds")
+    turn("True")
+    wait_for(lambda: "sessions of a lost store were adopted" in later.log(), 30, "the adoption")
+    equal(later.sh("t", "cat f"), b"kept\n")
 
 
 # ---- the kit ----
