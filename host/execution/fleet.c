@@ -335,13 +335,14 @@ static bool wait_for_look(struct fleet *fleet, struct looks *looks)
 	return !stop;
 }
 
-/* A notice between the start's own look and the start costs one LOOK_MS; after the stop nothing is taken. */
-static bool is_running(struct executions *e)
+/* A notice between the start's own look and the start costs one LOOK_MS. */
+static bool is_running(struct executions *e, bool *ret_stops)
 {
 	bool running;
 
 	lock_take(&e->lock);
-	running = e->started && !e->stopping;
+	running = e->started && !e->detaching;
+	*ret_stops = e->stopping;
 	lock_drop(&e->lock);
 	return running && !atomic_load(&e->dead);
 }
@@ -357,6 +358,17 @@ static void look_for_missed(struct executions *e)
 		log_warn("the records could not be looked at for missing messages", KS("error", err.msg));
 	else if (rc == 0)
 		log_debug("what waits was looked through for missing messages");
+}
+
+/* Nothing is taken any more; what runs has the stop's grace, and is heard and shown until that is over. */
+static void look_at_a_stop(struct executions *e, const struct looks *looks)
+{
+	if (lost_look(e) || !runs_commands(e))
+		return;
+	if (looks->claims)
+		look_at_own(e);
+	if (looks->due)
+		segment_publish(e);
 }
 
 static void look(struct executions *e, const struct looks *looks)
@@ -389,10 +401,11 @@ static void *fleet_main(void *arg)
 	struct fleet *fleet = arg;
 	int64_t missed_ms = MISSED_CLAIMS * fleet->e->config.conf->claim_ttl_ms;
 	struct looks looks = {.due_ns = clock_after_ms(LOOK_MS), .claims_ns = clock_after_ms(CLAIMS_MS)};
+	bool stops;
 
 	while (wait_for_look(fleet, &looks)) {
-		if (is_running(fleet->e))
-			look(fleet->e, &looks);
+		if (is_running(fleet->e, &stops))
+			(stops ? look_at_a_stop : look)(fleet->e, &looks);
 		if (looks.due)
 			looks.due_ns = clock_after_ms(LOOK_MS);
 		if (looks.claims)

@@ -261,7 +261,6 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 
 	if (e->stopped)
 		return;
-	fleet_stop(e);
 	if (grace > last)
 		grace = last;
 	lock_take(&e->lock);
@@ -277,6 +276,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 	wait_idle_locked(e, deadline_ns);
 	lock_drop(&e->lock);
 	leave_waiting(e);
+	fleet_stop(e);
 	if (!pool_stop(e->pool, deadline_ns))
 		log_error("a command's worker did not come back from the plugin");
 	e->stopped = true;

@@ -70,6 +70,20 @@ def test_a_stopped_host_hands_its_commands_on(make):
         equal(b.sh("t", "cat ran"), b"1\n")
 
 
+def test_a_host_that_stops_hears_and_shows_until_its_grace_is_over(make):
+    with fleet(make, conf='stop_grace = "10m";') as (a, b):
+        made = a.create("t", "echo begun; while [ ! -e go ]; do sleep 0.1; done; echo more; sleep 1000").expect(202).json["id"]
+        wait_for(lambda: b.output(made) == b"begun\n", 20, "the command to run")
+        a.proc.send_signal(signal.SIGTERM)
+        wait_for(lambda: "msg=stopping" in a.log(), 20, "the stop")
+        b.put_file("t", "go", b"").expect(200, 201, 204)
+        wait_for(lambda: b.output(made) == b"begun\nmore\n", 30, "what it wrote since to be shown")
+        b.request("DELETE", f"/sandbox/executions/{made}").expect(202)
+        record = b.finish(made, limit=60)
+        equal((record["status"], record["attempt"]), ("cancelled", 1))
+        equal(a.wait_dead(), 0)
+
+
 def test_a_frozen_host_writes_nothing_over_its_successor(make):
     with fleet(make, conf=SHORT) as (a, b):
         made = a.create("t", "echo 1 >> ran; echo before; sleep 6; echo after; exit 7").expect(202).json["id"]
