@@ -240,6 +240,16 @@ def test_the_manifests_are_taken(cluster):
     check(done.returncode != 0 and "containerz" in done.stderr, done.stderr)
 
 
+def test_the_policies_let_each_reach_in(cluster):
+    """reach = "pod" comes from berthd's pods, reach = "proxy" from the addresses of API servers; nobody else is let in."""
+    ways = {}
+    for policy in json.loads(cluster.kubectl("get", "networkpolicies", "-n", NAMESPACE, "-o", "json"))["items"]:
+        for rule in policy["spec"].get("ingress") or []:
+            equal((policy["spec"]["podSelector"], [p["port"] for p in rule["ports"]]), ({}, [8080]), policy["metadata"]["name"])
+            ways[policy["metadata"]["name"]] = [sorted(peer) for peer in rule["from"]]
+    equal(ways, {"executor-from-berthd": [["namespaceSelector", "podSelector"]], "executor-from-control-plane": [["ipBlock"]]})
+
+
 def test_no_more_rights_than_the_manifests_give(cluster):
     for verb, what, namespace, allowed in (("create", "pods", NAMESPACE, "yes"), ("delete", "pods", NAMESPACE, "yes"),
                                            ("create", "pods", "default", "no"), ("get", "secrets", NAMESPACE, "no"),
