@@ -208,6 +208,9 @@ struct binding_found {
 	const char *intent; /* the token it carries */
 	const struct binding_session *session;
 };
+/* Are superseded tokens the row's? Not of a live one: a session that shows up late beside its own is nobody's. In any other
+ * state whoever works on the row finds it. */
+bool binding_names_superseded(const struct binding *b);
 /* Does the row, in whatever state, name this ref or this token? */
 bool binding_names(const struct binding *b, const char *ref, const char *intent);
 /* The row does not name it: from gone it is released, so that begin waits; beside a live session it is a stray. False: nothing was

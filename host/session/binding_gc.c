@@ -243,11 +243,16 @@ enum gc_action binding_gc(struct binding *b, int64_t now, const struct binding_r
 
 /* ---- sessions found at the provider ---- */
 
+bool binding_names_superseded(const struct binding *b)
+{
+	return b->state != BINDING_LIVE;
+}
+
 static bool names_token(const struct binding *b, const char *intent)
 {
 	if (!*intent)
 		return false;
-	for (size_t i = 0; i < b->superseded_count; i++) {
+	for (size_t i = 0; i < b->superseded_count && binding_names_superseded(b); i++) {
 		if (strcmp(b->superseded[i], intent) == 0)
 			return true;
 	}

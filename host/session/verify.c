@@ -46,7 +46,7 @@ static void note_row(struct known *known, const struct binding *b)
 	note(known, b->intent);
 	if (*b->warm)
 		note(known, strrchr(b->warm, '/') + 1);
-	for (size_t i = 0; i < b->superseded_count; i++)
+	for (size_t i = 0; i < b->superseded_count && binding_names_superseded(b); i++)
 		note(known, b->superseded[i]);
 	for (size_t i = 0; i < b->stray_count; i++)
 		note(known, b->strays[i].ref);

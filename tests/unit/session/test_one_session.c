@@ -182,6 +182,49 @@ static void a_create_later_than_promised_is_deleted_and_not_adopted(void **state
 	assert_int_equal(world_sessions(&w, NULL), 0);
 }
 
+static bool verifies(void)
+{
+	struct buf buf;
+	bool ok;
+
+	buf_init(&buf, 1 << 20);
+	assert_int_equal(session_verify(w.s, clock_after_ms(WAIT_MS), &buf, &ok, NULL), 0);
+	buf_fini(&buf);
+	return ok;
+}
+
+static void soon_old(void)
+{
+	w.conf.scheduling_ms = w.conf.starting_ms = 500;
+}
+
+/* Its task goes on in the next session: that one keeps nobody from seeing the first, nor from deleting it. */
+static void a_create_later_than_promised_does_not_live_beside_the_next(void **state)
+{
+	struct session_hold *hold;
+	struct err err = {0};
+	int64_t end;
+
+	(void)state;
+	world_faults(&w, "provision nth=1 lost_reply late=300ms\n");
+	assert_int_equal(world_acquire(&w, "late", "op_1", &hold, &err), 0);
+	world_release(&w, hold);
+	for (end = clock_after_ms(WAIT_MS); verifies() && clock_left_ms(end) > 0;)
+		continue;
+	assert_false(verifies());
+	assert_int_equal(world_sessions(&w, NULL), 2);
+	restart_with(soon_old);
+	assert_int_equal(session_recover(w.s, &err), 0);
+	assert_true(world_agrees(&w));
+	for (end = clock_after_ms(WAIT_MS); world_sessions(&w, NULL) > 1 && clock_left_ms(end) > 0;)
+		session_kick_gc(w.s);
+	assert_int_equal(world_sessions(&w, NULL), 1);
+	assert_true(world_says(&w, "late", "\"state\":\"live\""));
+	assert_int_equal(world_acquire(&w, "late", "op_2", &hold, &err), 0);
+	assert_int_equal(world_counter(&w, "created"), 2);
+	world_release(&w, hold);
+}
+
 static void creates_are_bounded(void **state)
 {
 	struct session_hold *hold;
@@ -450,6 +493,7 @@ int main(int argc, char **argv)
 		TEST(o4_a_create_that_appears_late_is_found),
 		TEST(o4_a_create_that_never_happened_is_sent_again),
 		TEST(a_create_later_than_promised_is_deleted_and_not_adopted),
+		TEST(a_create_later_than_promised_does_not_live_beside_the_next),
 		TEST(creates_are_bounded),
 		TEST(o5_an_error_of_the_lookup_is_never_absence),
 		TEST(a_look_that_hangs_is_repeated),

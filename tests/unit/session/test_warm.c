@@ -123,6 +123,8 @@ static void only_what_no_row_names_is_claimed(void **state)
 	b.target = "two";
 	assert_false(binding_claim_orphan(arena, &b, 1000, &found, NULL));
 	b.target = "one";
+	b.superseded = (const char *[]){"t"};
+	b.superseded_count = 1;
 	assert_true(binding_claim_orphan(arena, &b, 1000, &found, NULL));
 	assert_int_equal(b.state, BINDING_LIVE);
 	assert_int_equal(b.stray_count, 1);
