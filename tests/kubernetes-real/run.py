@@ -204,18 +204,30 @@ def test_the_rules_of_the_fakes(cluster):
 
 
 def test_the_template_is_tried_at_the_start(cluster):
-    """By the server, with berthd's own rights: what admission refuses stops the start, with its sentence."""
-    template = cluster.dir / "refused.yaml"
-    template.write_text("kind: Pod\nspec:\n  priorityClassName: none-such\n  containers:\n  - {name: executor, image: 'sandbox:1'}\n")
-    b = harness.Berth(name="kube")
-    for path in (b.dir / "providers.d").iterdir():
-        path.unlink()
-    (b.dir / "providers.d" / "10-kube.conf").write_text(cluster.target(template=template))
+    """By the server, with berthd's own rights: what admission refuses stops the start, with its sentence; a missing right does not."""
+    def start(field, **more):
+        template = cluster.dir / "refused.yaml"
+        template.write_text(f"kind: Pod\nspec:\n  {field}\n  containers:\n  - {{name: executor, image: 'sandbox:1'}}\n")
+        b = harness.Berth(name="kube")
+        for path in (b.dir / "providers.d").iterdir():
+            path.unlink()
+        (b.dir / "providers.d" / "10-kube.conf").write_text(cluster.target(template=template))
+        try:
+            b.start(**more)
+            return b.log()
+        finally:
+            b.close()
+    for field, words in (("priorityClassName: none-such", "no PriorityClass with name none-such was found"),
+                         ("serviceAccountName: none-such", "error looking up service account")):
+        log = start(field, expect_exit=78)
+        check(words in log, log[-800:])
+    cluster.kubectl("patch", "role", "berthd", "-n", NAMESPACE, "--type=json", "-p", json.dumps(
+        [{"op": "replace", "path": "/rules/0/verbs", "value": ["get", "list", "watch", "patch", "delete"]}]))
     try:
-        b.start(expect_exit=78)
-        check("no PriorityClass with name none-such was found" in b.log(), b.log()[-800:])
+        log = start("serviceAccountName: sandbox")
+        check("could not be asked about the template" in log and "cannot create resource" in log, log[-800:])
     finally:
-        b.close()
+        cluster.kubectl("apply", "-f", MANIFESTS / "10-rbac.yaml")
     equal(cluster.pods(), [])
 
 
