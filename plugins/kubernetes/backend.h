@@ -19,6 +19,8 @@ struct backend {
 	int32_t (*emit)(struct kube *k, struct berth_call *call, struct json_object *list, const char *workspace,
 			const char *task);
 	int32_t (*provision)(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err);
+	/* SESSION_LOST when the object that the ref names is over, whatever its pod still does; NULL: the pod tells. */
+	int32_t (*look)(struct kube *k, struct berth_call *call, const struct session *session, struct kerr *err);
 	/* Blocks until the session has a pod, and names it in session; progress on the way. */
 	int32_t (*locate)(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err);
 	int32_t (*assign)(struct kube *k, struct berth_call *call, struct session *session, const char *workspace,

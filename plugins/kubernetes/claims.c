@@ -344,18 +344,34 @@ static int32_t get_pod(struct kube *k, struct berth_call *call, struct json_obje
 	return backend_get(k, call, path, "get pod", ret, err);
 }
 
+/* The claim, while anybody may build on it; SESSION_LOST once that is certainly over. */
+static int32_t get_living(struct kube *k, struct berth_call *call, const struct session *session,
+			  struct json_object **ret, struct kerr *err)
+{
+	int32_t rc = get_claim(k, call, session, ret, err);
+
+	if (rc == BERTH_NOT_FOUND)
+		return kerr_set(err, BERTH_SESSION_LOST, "deleted", "the claim is gone");
+	return rc ? rc : judge(*ret, err);
+}
+
+static int32_t claims_look(struct kube *k, struct berth_call *call, const struct session *session, struct kerr *err)
+{
+	struct json_object *claim = NULL;
+	int32_t rc = get_living(k, call, session, &claim, err);
+
+	json_object_put(claim);
+	return rc;
+}
+
 /* OK: the claim's pod is known, and is that of the session if it had one. */
 static int32_t locate_once(struct kube *k, struct berth_call *call, struct session *session, bool *ret_found,
 			   struct kerr *err)
 {
 	struct json_object *claim = NULL, *pod = NULL;
-	int32_t rc = get_claim(k, call, session, &claim, err);
+	int32_t rc = get_living(k, call, session, &claim, err);
 
 	*ret_found = false;
-	if (rc == BERTH_NOT_FOUND)
-		return kerr_set(err, BERTH_SESSION_LOST, "deleted", "the claim is gone");
-	if (!rc)
-		rc = judge(claim, err);
 	if (!rc)
 		rc = get_pod(k, call, claim, &pod, err);
 	if (rc == BERTH_NOT_FOUND)
@@ -497,6 +513,7 @@ const struct backend backend_claims = {
 	.list_what = "list claims",
 	.emit = claims_emit,
 	.provision = claims_provision,
+	.look = claims_look,
 	.locate = claims_locate,
 	.inspect = claims_inspect,
 	.renew = claims_renew,

@@ -52,9 +52,15 @@ static int32_t ask(struct kube *k, struct berth_call *call, const struct session
 
 int32_t fate_before(struct kube *k, struct berth_call *call, const struct session *session, struct kerr *err)
 {
+	int32_t (*look)(struct kube *, struct berth_call *, const struct session *, struct kerr *) =
+		backend_of(k)->look;
 	struct kerr why;
 
-	if (!watch_doubts(k->watch, session->uid) || ask(k, call, session, &why) != BERTH_SESSION_LOST)
+	/* What the watch follows is what the ref names. */
+	if (!watch_doubts(k->watch, session->ref.uid))
+		return BERTH_OK;
+	if ((!look || look(k, call, session, &why) != BERTH_SESSION_LOST) &&
+	    ask(k, call, session, &why) != BERTH_SESSION_LOST)
 		return BERTH_OK;
 	*err = why;
 	return why.code;

@@ -13,7 +13,7 @@ int32_t fate_after(struct kube *k, struct berth_call *call, const struct session
 /* GET of the pod; SESSION_LOST, reason deleted, when it is certainly gone. To be put. */
 int32_t fate_pod(struct kube *k, struct berth_call *call, const struct session *session, struct json_object **ret_pod,
 		 struct kerr *err);
-/* Before something begins in a pod that the watch saw go: such a pod may answer until its grace is over. OK when there
+/* Before something begins in a session whose pod or claim the watch saw go: its pod may answer until its grace is over. OK when there
  * is no doubt, or nobody to ask. */
 int32_t fate_before(struct kube *k, struct berth_call *call, const struct session *session, struct kerr *err);
 

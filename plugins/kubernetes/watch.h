@@ -14,7 +14,7 @@ int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err);
 void watch_stop(struct watch *watch);
 /* Somebody needs it: from the first use on the thread runs. */
 void watch_use(struct watch *watch);
-/* Was the pod seen to go? Then it is worth asking about. False says nothing. */
+/* Was the pod, or the claim, seen to go? Then it is worth asking about. False says nothing. */
 bool watch_doubts(struct watch *watch, const char *uid);
 
 /* On the stack of one that waits; from listen to unlisten. */
