@@ -9,9 +9,11 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "plugin/call.h"
 #include "session/sweep.h"
 
 #define META_KEY "sessions"
+#define ASK_MS 10000 /* for each question about one session; a list may tell less than there is */
 
 struct lineage {	      /* row "sessions" of META */
 	const char *store;    /* id of the store it was written for */
@@ -192,21 +194,41 @@ static int adopt_row(struct sessions *s, struct txn *txn, struct row *row, void 
 	return r;
 }
 
-/* What is not ready, or too weak, is found when its task comes. */
-static bool is_adoptable(const struct job *job, const struct made *made, struct ident *ret)
+static int ask(struct job *job, struct made *made, int (*op)(struct call *, const void *, struct err *),
+	       struct err *err)
 {
-	return *made->task && made->phase == BERTH_PHASE_READY && made->isolation >= job->target->isolation_wanted &&
-	       ident_make(ret, made->workspace, made->task, NULL) == 0;
+	int64_t until_ns = clock_after_ms(ASK_MS);
+
+	return create_ask(job, made, op, NULL, until_ns < job->deadline_ns ? until_ns : job->deadline_ns, err);
+}
+
+/* What is not listed as ready may be so all the same, or asleep. One that is on its way is not waited for. */
+static int ask_phase(struct job *job, struct made *made, struct err *err)
+{
+	int r = ask(job, made, call_look, err);
+
+	if (r == 0 && (made->phase == BERTH_PHASE_READY || made->phase == BERTH_PHASE_PAUSED))
+		r = ask(job, made, call_await, err);
+	return r;
+}
+
+struct row_seen {
+	const char *key;
+	bool existed;
+};
+
+/* The provider's word on the session itself; any other error says only that it could not be asked. */
+static bool is_refused(int code)
+{
+	return code == ERR_PROVIDER || code == ERR_CAPACITY || code == ERR_QUOTA || code == ERR_UNSUPPORTED;
 }
 
 static int adopt_one(struct job *job, const struct made *made, const struct ident *ident, size_t *count,
 		     struct err *err)
 {
 	struct adopt adopt = {.job = job, .made = made};
-	int r;
+	int r = made_seal(job, made, &adopt.session, err);
 
-	ident_key(ident, job->key);
-	r = made_seal(job, made, &adopt.session, err);
 	if (r == 0)
 		r = row_update(job->s, ident, adopt_row, &adopt, err);
 	if (r == ERR_CORRUPT) {
@@ -242,24 +264,84 @@ static int done_step(struct txn *txn, void *arg, struct err *err)
 	return put_lineage(txn, &lineage, err);
 }
 
-int sweep_adopt(struct job *job, const struct seen *seen, struct err *err)
+struct adoption {
+	struct job *job;
+	size_t tasks, adopted;
+	size_t waiting; /* not ready */
+	size_t unasked;
+	struct err last; /* of those */
+};
+
+static int seen_step(struct txn *txn, void *arg, struct err *err)
 {
-	struct done done = {job->s, job->target->conf->name};
-	size_t tasks = 0, adopted = 0;
+	struct row_seen *seen = arg;
+	struct store_row row;
+	int r = txn_get(txn, STORE_TASK, seen->key, &row, err);
+
+	seen->existed = r == 0 && row.doc;
+	return r;
+}
+
+/* Then made tells enough to be adopted, or *ret_ready is false. */
+static int find_ready(struct adoption *all, struct made *made, bool *ret_ready, struct err *err)
+{
+	struct row_seen seen = {all->job->key, false};
+	struct err why = {0};
+	int r = store_view(all->job->s->config.store, seen_step, &seen, err);
+
+	*ret_ready = false;
+	if (r || seen.existed)
+		return r;
+	r = ask_phase(all->job, made, &why);
+	*ret_ready = r == 0 && made->phase == BERTH_PHASE_READY;
+	if (*ret_ready || create_is_dead(r, made))
+		return 0;
+	if (r == 0 || is_refused(r)) {
+		all->waiting++;
+	} else {
+		all->unasked++;
+		all->last = why;
+	}
+	return 0;
+}
+
+/* One that is too weak is found when its task comes. */
+static int adopt_listed(struct adoption *all, const struct made *listed, struct err *err)
+{
+	struct made made = *listed;
+	struct ident ident;
+	bool ready = made.phase == BERTH_PHASE_READY;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < seen->count && !job_cancelled(job); i++) {
-		struct ident ident;
+	all->tasks += *made.task != '\0';
+	if (!*made.task || phase_is_over(made.phase) || ident_make(&ident, made.workspace, made.task, NULL))
+		return 0;
+	ident_key(&ident, all->job->key);
+	if (!ready)
+		r = find_ready(all, &made, &ready, err);
+	if (r || !ready || made.isolation < all->job->target->isolation_wanted)
+		return r;
+	return adopt_one(all->job, &made, &ident, &all->adopted, err);
+}
 
-		tasks += *seen->sessions[i].task != '\0';
-		if (is_adoptable(job, &seen->sessions[i], &ident))
-			r = adopt_one(job, &seen->sessions[i], &ident, &adopted, err);
-	}
+/* What is not ready yet keeps the target pending, until orphans are taken. */
+int sweep_adopt(struct job *job, const struct seen *seen, bool last, struct err *err)
+{
+	struct adoption all = {.job = job};
+	struct done done = {job->s, job->target->conf->name};
+	int r = 0;
+
+	for (size_t i = 0; r == 0 && i < seen->count && !job_cancelled(job); i++)
+		r = adopt_listed(&all, &seen->sessions[i], err);
 	if (r || job_cancelled(job))
 		return r;
-	if (tasks)
+	if (all.adopted || (all.tasks && !all.waiting && !all.unasked))
 		log_warn("sessions of a lost store were adopted", KS("target", done.target),
-			 KI("adopted", (int64_t)adopted), KI("with_identity", (int64_t)tasks),
+			 KI("adopted", (int64_t)all.adopted), KI("with_identity", (int64_t)all.tasks),
 			 KI("listed", (int64_t)seen->count));
-	return store_update(job->s->config.store, done_step, &done, err);
+	if (all.unasked) {
+		*err = all.last;
+		return err_prefix(err, "%zu sessions could not be asked whether they are to be adopted", all.unasked);
+	}
+	return all.waiting && !last ? 0 : store_update(job->s->config.store, done_step, &done, err);
 }

@@ -424,7 +424,7 @@ static int round_of(struct job *job, const struct sweep_state *state, struct see
 	if (r == 0 && !hold)
 		r = sweep_pool(job, seen, err);
 	if (r == 0 && state->pending && !hold)
-		r = sweep_adopt(job, seen, err);
+		r = sweep_adopt(job, seen, state->on, err);
 	if (r == 0 && state->on && session_may_act(job->s) && !hold)
 		r = sweep(job, seen, err);
 	return r;
