@@ -76,6 +76,7 @@ struct told_page {
 	struct arena *arena;
 	struct told list[PAGE];
 	size_t count;
+	size_t waiting; /* of all pages: not told, and so lost */
 	bool full;
 	char after[IDENT_ID_MAX + 1];
 };
@@ -86,8 +87,12 @@ static bool told_one(const char *key, void *value, void *arg)
 	struct run *run = value;
 	struct told *told = &page->list[page->count];
 
-	if (strcmp(key, page->after) <= 0 || !run->claimed || !run->has_plan || !run->docs.record)
+	if (strcmp(key, page->after) <= 0)
 		return true;
+	if (!run->claimed || !run->has_plan || !run->docs.record) {
+		page->waiting++;
+		return true;
+	}
 	*told = (struct told){.attempt = run->claimed,
 			      .record = arena_strdup(page->arena, run->docs.record),
 			      .claim = arena_strdup(page->arena, run->docs.claim)};
@@ -191,12 +196,12 @@ static int tell_page(struct told_page *page, struct err *err)
 	return rc;
 }
 
-static int tell_runs(struct executions *e, size_t *ret_count, struct err *err)
+static int tell_runs(struct executions *e, size_t *ret_count, size_t *ret_waiting, struct err *err)
 {
 	struct told_page *page = calloc(1, sizeof(*page));
 	int rc = 0;
 
-	*ret_count = 0;
+	*ret_count = *ret_waiting = 0;
 	if (page)
 		page->arena = arena_new(PAGE * 4 * LIMIT_ROW);
 	if (!page || !page->arena)
@@ -210,8 +215,10 @@ static int tell_runs(struct executions *e, size_t *ret_count, struct err *err)
 		if (page->count < PAGE)
 			break;
 	}
-	if (page)
+	if (page) {
+		*ret_waiting = page->waiting;
 		arena_free(page->arena);
+	}
 	free(page);
 	return rc;
 }
@@ -221,7 +228,7 @@ static int tell_runs(struct executions *e, size_t *ret_count, struct err *err)
 static int announce(struct executions *e, struct err *err)
 {
 	const struct executions_config *config = &e->config;
-	size_t holds, runs;
+	size_t holds, runs, waiting;
 	int rc = blob_adopt(config->blobs, store_id(config->store), err);
 
 	if (rc == 0)
@@ -229,10 +236,11 @@ static int announce(struct executions *e, struct err *err)
 	if (rc == 0)
 		rc = session_announce(config->sessions, &holds, err);
 	if (rc == 0)
-		rc = tell_runs(e, &runs, err);
+		rc = tell_runs(e, &runs, &waiting, err);
 	if (rc == 0)
 		log_warn("the new state store knows what this host holds; what only waited is lost",
-			 KS("store", store_id(config->store)), KI("sessions", holds), KI("running", runs));
+			 KS("store", store_id(config->store)), KI("sessions", holds), KI("running", runs),
+			 KI("waiting", waiting));
 	return rc;
 }
 

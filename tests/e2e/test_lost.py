@@ -142,6 +142,7 @@ def test_what_waits_is_lost_with_its_store(make):
         flush(redis)
         wait_for(lambda: a.get("/sandbox/executions", workspace_id="w").status == 503, 20, "the loss to be noticed")
         wait_for(lambda: a.get("/sandbox/executions", workspace_id="w").status == 200, 40, "a new store to be served")
+        check("sessions=1 running=1 waiting=1" in a.log(), "what was told, and what was lost")
         equal(a.get(f"/sandbox/executions/{waits}").status, 404)
         check(a.create("t", "echo again >> ran-t", headers={"Idempotency-Key": "waits"}).expect(202).json["id"] != waits)
         gate.touch()
