@@ -102,7 +102,7 @@ static int purge_one(struct txn *txn, const struct old *old, struct err *err)
 	}
 	for (size_t i = 0; rc == 0 && i < sizeof(tables) / sizeof(tables[0]); i++)
 		rc = txn_delete(txn, tables[i], old->id, err);
-	return rc;
+	return rc ? rc : txn_forget_subject(txn, STREAM_EVENTS, old->id, err);
 }
 
 /* What is removed together. */

@@ -39,14 +39,14 @@ struct txn_count {
 	int64_t delta;
 };
 
-enum txn_stream_op { TXN_APPEND, TXN_ACK, TXN_ACK_SUBJECT, TXN_TRIM };
+enum txn_stream_op { TXN_APPEND, TXN_ACK, TXN_ACK_SUBJECT, TXN_FORGET_SUBJECT, TXN_TRIM };
 
 struct txn_stream {
 	struct txn_stream *next;
 	enum txn_stream_op op;
 	enum store_stream stream;
 	uint64_t seq;	     /* ACK: the entry; TRIM: the last one to go */
-	const char *subject; /* APPEND, ACK_SUBJECT */
+	const char *subject; /* APPEND, ACK_SUBJECT, FORGET_SUBJECT */
 	const char *doc;
 	size_t doc_len;
 };

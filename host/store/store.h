@@ -107,6 +107,8 @@ int txn_append(struct txn *txn, enum store_stream stream, const char *subject, c
 int txn_ack(struct txn *txn, enum store_stream stream, uint64_t seq, struct err *err);
 /* Acknowledges every entry of a subject. */
 int txn_ack_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err);
+/* Its entries stay as they are, but a store need not find them by their subject any more. */
+int txn_forget_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err);
 int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit,
 		    bool (*fn)(const struct stream_entry *entry, void *arg), void *arg, struct err *err);
 /* Only entries of one subject. */

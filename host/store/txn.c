@@ -431,9 +431,9 @@ int txn_ack(struct txn *txn, enum store_stream stream, uint64_t seq, struct err 
 	return rc != 0 ? rc : stream_op(txn, &(struct txn_stream){.op = TXN_ACK, .stream = stream, .seq = seq}, err);
 }
 
-int txn_ack_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err)
+static int subject_op(struct txn *txn, enum txn_stream_op what, enum store_stream stream, const char *subject, struct err *err)
 {
-	struct txn_stream op = {.op = TXN_ACK_SUBJECT, .stream = stream};
+	struct txn_stream op = {.op = what, .stream = stream};
 	int rc = check_write(txn, err);
 
 	if (rc == 0)
@@ -441,6 +441,16 @@ int txn_ack_subject(struct txn *txn, enum store_stream stream, const char *subje
 	if (rc == 0)
 		rc = txn_copy(txn, subject, strlen(subject), &op.subject, err);
 	return rc != 0 ? rc : stream_op(txn, &op, err);
+}
+
+int txn_ack_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err)
+{
+	return subject_op(txn, TXN_ACK_SUBJECT, stream, subject, err);
+}
+
+int txn_forget_subject(struct txn *txn, enum store_stream stream, const char *subject, struct err *err)
+{
+	return subject_op(txn, TXN_FORGET_SUBJECT, stream, subject, err);
 }
 
 int txn_read_stream(struct txn *txn, enum store_stream stream, uint64_t after, size_t limit, entry_fn fn, void *arg,

@@ -50,6 +50,17 @@ def test_an_outside_group_loses_no_event_and_takes_no_request(make):
         settled(a)
 
 
+def test_nothing_is_left_of_events_that_were_deleted(make):
+    with hosts_of(make, 1, execution='retention = "1s";') as (redis, (a,), name):
+        made = [a.run("t", "true")["id"] for _ in range(3)]
+        check(redis.call("KEYS", f"{name}:of:events:*"), "events are found by their execution")
+        redis.call("DEL", f"{name}.events")
+        for execution in made:
+            wait_for(lambda: a.get(f"/sandbox/executions/{execution}").status == 404, 20, "the record's retention to be over")
+        equal(redis.call("KEYS", f"{name}:of:*"), [])
+        settled(a)
+
+
 def test_our_own_group_is_destroyed(make):
     with hosts_of(make, 2, "runner: { concurrency = 1; };\n") as (redis, (a, b), name):
         gate = a.dir / "gate"

@@ -102,7 +102,7 @@ static void put_id(struct building *b, uint64_t seq)
 static void put_stream(struct building *b, const struct txn_stream *op)
 {
 	static const char *const letters[] = {
-		[TXN_APPEND] = "a", [TXN_ACK] = "k", [TXN_ACK_SUBJECT] = "s", [TXN_TRIM] = "t"};
+		[TXN_APPEND] = "a", [TXN_ACK] = "k", [TXN_ACK_SUBJECT] = "s", [TXN_FORGET_SUBJECT] = "f", [TXN_TRIM] = "t"};
 
 	wire_text(&b->args, letters[op->op]);
 	wire_text(&b->args, b->conn->store->streams[op->stream]);
@@ -118,6 +118,7 @@ static void put_stream(struct building *b, const struct txn_stream *op)
 		wire_text(&b->args, run_has_seen(b->conn->run, op->stream, op->seq) ? "1" : "0");
 		break;
 	case TXN_ACK_SUBJECT:
+	case TXN_FORGET_SUBJECT:
 		wire_text(&b->args, op->subject);
 		break;
 	case TXN_TRIM:

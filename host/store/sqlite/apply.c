@@ -77,8 +77,11 @@ static const enum stream_stmt stream_stmts[] = {
 static int apply_stream(struct conn *conn, const struct txn *txn, const struct txn_stream *op, struct err *err)
 {
 	sqlite3_stmt *stmt;
-	int rc = conn_stream(conn, op->stream, stream_stmts[op->op], &stmt, err);
+	int rc;
 
+	if (op->op == TXN_FORGET_SUBJECT)
+		return 0; /* the index is of what is there */
+	rc = conn_stream(conn, op->stream, stream_stmts[op->op], &stmt, err);
 	if (rc != 0)
 		return rc;
 	if (op->op == TXN_ACK || op->op == TXN_TRIM)

@@ -43,7 +43,7 @@ struct work {
 	enum store_stream stream;
 	const char *append, *subject;
 	uint64_t ack;
-	const char *ack_subject;
+	const char *ack_subject, *forget;
 	int64_t trim_older;
 	size_t trimmed;
 };
@@ -59,6 +59,8 @@ static int work_step(struct txn *txn, void *arg, struct err *err)
 		rc = txn_ack(txn, work->stream, work->ack, err);
 	if (rc == 0 && work->ack_subject != NULL)
 		rc = txn_ack_subject(txn, work->stream, work->ack_subject, err);
+	if (rc == 0 && work->forget != NULL)
+		rc = txn_forget_subject(txn, work->stream, work->forget, err);
 	if (rc == 0 && work->trim_older != 0)
 		rc = txn_trim(txn, work->stream, work->trim_older, 100, &work->trimmed, err);
 	return rc;
@@ -293,6 +295,21 @@ static void test_trim_and_a_group_set_back(void **state)
 	assert_int_equal(trim(), 1);
 }
 
+/* Of what went by another program's hand, too; what is still there goes as ever. */
+static void test_forgotten(void **state)
+{
+	(void)state;
+	append(STREAM_EVENTS, "a", "1");
+	append(STREAM_EVENTS, "b", "2");
+	redis_server_must(&server, "XTRIM t.events MAXLEN 1", "1");
+	must(&(struct work){.stream = STREAM_EVENTS, .forget = "a"});
+	must(&(struct work){.stream = STREAM_EVENTS, .forget = "b"});
+	redis_server_must(&server, "EXISTS t:of:events:a t:of:events:b", "0");
+	assert_string_equal(look(STREAM_EVENTS, NULL).text, "[b|2]");
+	assert_int_equal(trim(), 1);
+	redis_server_must(&server, "EXISTS t:of:events:a t:of:events:b", "0");
+}
+
 /* Nothing stays behind of what is over: no index, no counter of a subject. */
 static void test_nothing_left(void **state)
 {
@@ -331,7 +348,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(test_fields), CASE(test_named_subjects),   CASE(test_foreign_entries), CASE(test_odd_ids),	  CASE(test_group),
-		CASE(test_vanished), CASE(test_trim_and_groups), CASE(test_trim_and_a_group_set_back), CASE(test_nothing_left),
+		CASE(test_vanished), CASE(test_trim_and_groups), CASE(test_trim_and_a_group_set_back), CASE(test_forgotten),
+		CASE(test_nothing_left),
 	};
 
 	if (argc > 1)

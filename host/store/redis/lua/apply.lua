@@ -10,6 +10,7 @@
 --   a stream short subject own doc       an entry; own "1": its subject needs a field
 --   k stream short id read               an entry is acknowledged; read "1": the step has seen it, so it must be there
 --   s stream short subject               all entries of a subject are
+--   f stream short subject               nobody looks for the entries of a subject any more
 --   t stream short id                    entries up to this one go, but what a group needs
 --   w key                                other processes are told that this may have changed
 -- Number 0: nothing is written, the reads are checked.
@@ -22,7 +23,7 @@ if number > 0 and done and tonumber(done) >= number then
 	return answer('DONE')
 end
 
-local width = { r = 4, p = 7, P = 7, q = 7, Q = 7, d = 4, D = 4, n = 3, c = 3, a = 6, k = 5, s = 4, t = 4, w = 2 }
+local width = { r = 4, p = 7, P = 7, q = 7, Q = 7, d = 4, D = 4, n = 3, c = 3, a = 6, k = 5, s = 4, f = 4, t = 4, w = 2 }
 local rows, others, deletes, stale = {}, {}, {}, {}
 
 local function is_stale(name, key, value)
@@ -129,6 +130,12 @@ function run.s(a)
 	if #found > 0 then
 		redis.call('DEL', index)
 	end
+end
+
+-- What stays may go by another program's hand, which knows of no index.
+function run.f(a)
+	index_entries()
+	redis.call('DEL', P .. ':of:' .. ARGV[a + 2] .. ':' .. ARGV[a + 3])
 end
 
 function run.t(a)
