@@ -135,19 +135,17 @@ static int32_t apply_limits(const struct place *at, struct json_object *containe
 		      {"memory", base->memory_bytes, ""},
 		      {"ephemeral-storage", base->disk_bytes, ""}};
 	struct json_object *resources = template_object(container, "resources");
-	struct json_object *group = resources ? template_object(resources, "limits") : NULL, *value;
+	struct json_object *group = resources ? template_object(resources, "limits") : NULL;
 	char text[32];
 
 	if (!group)
 		return profile_refuse(at, "resources.limits", "expected a mapping");
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-		if (json_object_object_get_ex(group, limits[i].key, &value) && value) {
-			if (!(strtod(json_object_get_string(value), NULL) > 0))
-				return profile_refuse(at, "resources.limits", "a zero is no limit");
-			continue;
-		}
 		snprintf(text, sizeof(text), "%lld%s", (long long)limits[i].value, limits[i].unit);
-		template_set(group, limits[i].key, text);
+		if (!api_at(group, limits[i].key))
+			template_set(group, limits[i].key, text);
+		if (!(strtod(json_object_get_string(api_at(group, limits[i].key)), NULL) > 0))
+			return profile_refuse(at, "resources.limits", "a zero is no limit");
 	}
 	return BERTH_OK;
 }

@@ -201,6 +201,9 @@ static void test_the_built_in_one(void **state)
 	(void)state;
 	assert_int_equal(template_load("", &own, &tree, &err), BERTH_INVALID); /* no image */
 	own.image = "sandbox:1";
+	own.memory_bytes = 0;
+	assert_int_equal(template_load("", &own, &tree, &err), BERTH_INVALID); /* no limit */
+	own.memory_bytes = base.memory_bytes;
 	own.executor_image = "berth:1";
 	own.runtime_class = "gvisor";
 	assert_int_equal(template_load("", &own, &tree, &err), BERTH_OK);
