@@ -656,6 +656,69 @@ int main(int argc, char **argv)
 		TEST_OWN(l2_teardown_before_the_answer_of_a_create),
 		TEST_OWN(l2_teardown_before_a_create_shows),
 		TEST_OWN(teardown_waits_for_running_operations_and_then_forces),
+static void *wait_for_turn(void *arg)
+{
+	struct session_begin begin = world_begin("turn", "op_2");
+	struct deleter *waiter = arg;
+	struct session_hold *hold;
+
+	waiter->code = session_acquire(w.s, &begin, clock_after_ms(10 * WAIT_MS), &hold, &waiter->err);
+	session_begin_fini(&begin);
+	return NULL;
+}
+
+static void *give_turn(void *hold)
+{
+	world_release(&w, hold);
+	return NULL;
+}
+
+static void wait_while(bool there, const char *part)
+{
+	while (world_says(&w, "turn", part) == there)
+		poll(NULL, 0, 5);
+}
+
+static void ended_unheard(void)
+{
+	struct deleter waiter = {0}, giver;
+	struct session_hold *hold;
+	struct err err = {0};
+
+	alarm(WAIT_MS / 1000);
+	world_failpoint(&w, "");
+	world_up(&w);
+	if (world_acquire(&w, "turn", "op_1", &hold, &err) || pthread_create(&waiter.thread, NULL, wait_for_turn, &waiter))
+		_exit(2);
+	wait_while(false, "op_2");
+	world_failpoint(&w, "store.commit.after error");
+	if (pthread_create(&giver.thread, NULL, give_turn, hold))
+		_exit(2);
+	wait_while(true, "op_1");
+	world_failpoint(&w, "");
+	pthread_join(giver.thread, NULL);
+	pthread_join(waiter.thread, NULL);
+	_exit(waiter.code == 0 ? 0 : 3);
+}
+
+/* The step was applied, its answer was lost: whoever waits for the turn is told by the repetition. */
+static void q1_an_end_that_was_stored_unheard_is_told(void **state)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)state;
+	w.conf.task_concurrency = 1;
+	w.conf.operation_ttl_ms = 600000; /* nobody looks without being told */
+	pid = fork();
+	if (pid == 0)
+		ended_unheard();
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 		TEST(a_quick_end_lets_the_teardown_go_on),
 		TEST(forced_teardown_tells_every_holder_once),
 		TEST(an_unproven_end_never_gives_the_session_out_again),
@@ -675,3 +738,4 @@ int main(int argc, char **argv)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
+		TEST_OWN(q1_an_end_that_was_stored_unheard_is_told),
