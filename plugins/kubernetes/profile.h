@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a template may not ask for: by the restricted profile of Pod Security, and no credential of the cluster. Pure. */
+/* What a template may not ask for: by the restricted Pod Security profile, and no credential of the cluster. Pure. */
 #ifndef KUBERNETES_PROFILE_H
 #define KUBERNETES_PROFILE_H
 
