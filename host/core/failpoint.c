@@ -34,6 +34,7 @@ static const char *const names[] = {
 	"exec.begin.after",
 	"exec.started",
 	"exec.running",
+	"exec.shown.before",
 	"exec.ended",
 	"exec.stored.before",
 	"exec.terminal.before",

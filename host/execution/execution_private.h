@@ -157,7 +157,7 @@ struct executions {
 
 	/* One thread's: the main thread's, before it has others and after; between, the GC's. */
 	bool stopped;	   /* executions_stop is through */
-	bool reconciled;   /* every open record was looked for once */
+	_Atomic bool reconciled; /* every open record was looked for once */
 	char store_id[48]; /* that this host works with, and since when it is lost (0: it is not); the fleet's thread only */
 	int64_t lost_ns;
 	bool opens; /* at open_ns those who wait are told to look again */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns what this host has to learn of the other hosts of its store: new requests, claims that ended without their
- * runner, cancels that were asked elsewhere, claims that another host took. One thread, and only where the store is
- * shared; notices only make it look earlier than it would. Never judges by a notice: it looks at the rows.
+ * runner, cancels that were asked elsewhere, claims that another host took. One thread, and one for each of what may take
+ * long, which no cancel waits for; only where the store is shared. Notices only make it look earlier than it would. Never
+ * judges by a notice: it looks at the rows.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,26 @@
 #define PAGE 256	/* claims looked at in one step */
 #define STALE_MAX 10000 /* ended claims of one look; the next look finds the rest */
 
+/* What may take long: an object is slow to be written, or there are a million records. */
+struct aside {
+	const char *name;
+	void (*look)(struct executions *e);
+	bool to_the_end; /* also while the host stops */
+};
+
+struct aside_thread {
+	struct fleet *fleet;
+	const struct aside *what;
+	int64_t every_ms;
+};
+
+#define ASIDES 2
+
 struct fleet {
 	struct executions *e;
-	pthread_t thread;
+	pthread_t threads[1 + ASIDES];
+	size_t count;
+	struct aside_thread asides[ASIDES];
 	struct lock lock;
 	struct cond wake;
 	/* Under lock. */
@@ -307,12 +325,11 @@ bool fleet_is_foreign(const struct executions *e, const struct claim *c, int64_t
 	return c->claim_until_ms > 0 && (hold || c->claim_until_ms > now_ms);
 }
 
-/* ---- the thread ---- */
+/* ---- the threads ---- */
 
 struct looks {
-	bool due, requests, given, claims, missed;
+	bool due, requests, given, claims;
 	int64_t due_ns, claims_ns; /* when the next look at everything, and at the claims, is due anyway */
-	int64_t missed_ns;	   /* for messages that are missing; looked at with everything else */
 };
 
 static bool wait_for_look(struct fleet *fleet, struct looks *looks)
@@ -328,7 +345,6 @@ static bool wait_for_look(struct fleet *fleet, struct looks *looks)
 	looks->requests = fleet->requests || looks->due;
 	looks->given = fleet->given || looks->due;
 	looks->claims = fleet->claims || clock_boot_ns() >= looks->claims_ns;
-	looks->missed = looks->due && clock_boot_ns() >= looks->missed_ns;
 	fleet->requests = fleet->given = fleet->claims = false;
 	stop = fleet->stop;
 	lock_drop(&fleet->lock);
@@ -351,35 +367,29 @@ static bool is_running(struct executions *e, bool *ret_stops)
 static void look_for_missed(struct executions *e)
 {
 	struct err err = {0};
-	int rc = e->reconciled ? recover_waiting(e, &err) : recover_lost(e, &err);
+	bool all = !atomic_exchange(&e->reconciled, true);
+	int rc = all ? recover_lost(e, &err) : recover_waiting(e, &err);
 
-	e->reconciled |= rc == 0;
+	if (rc && all)
+		atomic_store(&e->reconciled, false);
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("the records could not be looked at for missing messages", KS("error", err.msg));
 	else if (rc == 0)
 		log_debug("what waits was looked through for missing messages");
 }
 
-/* Nothing is taken any more; what runs has the stop's grace, and is heard and shown until that is over. */
-static void look_at_a_stop(struct executions *e, const struct looks *looks)
-{
-	if (lost_look(e) || !runs_commands(e))
-		return;
-	if (looks->claims)
-		look_at_own(e);
-	if (looks->due)
-		segment_publish(e);
-}
-
-static void look(struct executions *e, const struct looks *looks)
+/* While the host stops nothing is taken any more; what runs has the stop's grace, and is heard until that is over. */
+static void look(struct executions *e, const struct looks *looks, bool stops)
 {
 	struct err err = {0};
 
 	if (lost_look(e))
 		return;
-	if (looks->due)
+	if (looks->claims && runs_commands(e))
+		look_at_own(e); /* before what takes longer: somebody waits for its cancel */
+	if (looks->due && !stops)
 		elsewhere_look(e);
-	if (!runs_commands(e))
+	if (stops || !runs_commands(e))
 		return;
 	if (looks->requests && recover_stream(e, &err) && err.code != ERR_SHUTTING_DOWN)
 		log_warn("the request stream could not be read", KS("error", err.msg));
@@ -387,31 +397,56 @@ static void look(struct executions *e, const struct looks *looks)
 		take_stale(e);
 	if (looks->due) {
 		give_back(e);
-		segment_publish(e);
 		sweep_line(e);
 	}
-	if (looks->claims)
-		look_at_own(e);
-	if (looks->missed)
-		look_for_missed(e);
 }
 
 static void *fleet_main(void *arg)
 {
 	struct fleet *fleet = arg;
-	int64_t missed_ms = MISSED_CLAIMS * fleet->e->config.conf->claim_ttl_ms;
 	struct looks looks = {.due_ns = clock_after_ms(LOOK_MS), .claims_ns = clock_after_ms(CLAIMS_MS)};
 	bool stops;
 
 	while (wait_for_look(fleet, &looks)) {
 		if (is_running(fleet->e, &stops))
-			(stops ? look_at_a_stop : look)(fleet->e, &looks);
+			look(fleet->e, &looks, stops);
 		if (looks.due)
 			looks.due_ns = clock_after_ms(LOOK_MS);
 		if (looks.claims)
 			looks.claims_ns = clock_after_ms(CLAIMS_MS);
-		if (looks.missed)
-			looks.missed_ns = clock_after_ms(missed_ms);
+	}
+	return NULL;
+}
+
+static const struct aside asides[ASIDES] = {
+	{"shows", segment_publish, true},
+	{"missed", look_for_missed, false},
+};
+
+/* False: the fleet stops. */
+static bool wait_aside(struct fleet *fleet, int64_t until_ns)
+{
+	bool stop;
+
+	lock_take(&fleet->lock);
+	while (!fleet->stop && cond_wait_until(&fleet->wake, &fleet->lock, until_ns))
+		;
+	stop = fleet->stop;
+	lock_drop(&fleet->lock);
+	return !stop;
+}
+
+static void *aside_main(void *arg)
+{
+	struct aside_thread *aside = arg;
+	struct executions *e = aside->fleet->e;
+	int64_t until_ns = clock_after_ms(LOOK_MS);
+	bool stops;
+
+	while (wait_aside(aside->fleet, until_ns)) {
+		if (is_running(e, &stops) && !atomic_load(&e->lost) && (!stops || aside->what->to_the_end))
+			aside->what->look(e);
+		until_ns = clock_after_ms(aside->every_ms);
 	}
 	return NULL;
 }
@@ -427,16 +462,38 @@ void fleet_stop(struct executions *e)
 	fleet->stop = true;
 	cond_wake_all(&fleet->wake);
 	lock_drop(&fleet->lock);
-	thread_join_until(fleet->thread, INT64_MAX);
+	for (size_t i = 0; i < fleet->count; i++)
+		thread_join_until(fleet->threads[i], INT64_MAX);
 	cond_fini(&fleet->wake);
 	lock_fini(&fleet->lock);
 	free(fleet);
 	e->fleet = NULL;
 }
 
+static int start_thread(struct fleet *fleet, const char *name, void *(*fn)(void *arg), void *arg, struct err *err)
+{
+	if (thread_start(&fleet->threads[fleet->count], name, fn, arg))
+		return err_set(err, ERR_NOMEM, "no thread to look after the other hosts");
+	fleet->count++;
+	return 0;
+}
+
+static int start_threads(struct fleet *fleet, struct err *err)
+{
+	const int64_t every_ms[ASIDES] = {LOOK_MS, MISSED_CLAIMS * fleet->e->config.conf->claim_ttl_ms};
+	int rc = start_thread(fleet, "fleet", fleet_main, fleet, err);
+
+	for (size_t i = 0; rc == 0 && i < ASIDES && runs_commands(fleet->e); i++) {
+		fleet->asides[i] = (struct aside_thread){fleet, &asides[i], every_ms[i]};
+		rc = start_thread(fleet, asides[i].name, aside_main, &fleet->asides[i], err);
+	}
+	return rc;
+}
+
 int fleet_start(struct executions *e, struct err *err)
 {
 	struct fleet *fleet;
+	int rc;
 
 	if (store_is_exclusive(e->config.store))
 		return 0;
@@ -446,12 +503,11 @@ int fleet_start(struct executions *e, struct err *err)
 	fleet->e = e;
 	lock_init(&fleet->lock, LOCK_LEAF);
 	cond_init(&fleet->wake);
-	if (thread_start(&fleet->thread, "fleet", fleet_main, fleet)) {
-		cond_fini(&fleet->wake);
-		lock_fini(&fleet->lock);
-		free(fleet);
-		return err_set(err, ERR_NOMEM, "no thread to look after the other hosts");
-	}
 	e->fleet = fleet;
-	return store_listen(e->config.store, on_notice, fleet, err);
+	rc = start_threads(fleet, err);
+	if (rc == 0)
+		rc = store_listen(e->config.store, on_notice, fleet, err);
+	if (rc)
+		fleet_stop(e);
+	return rc;
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Owns what other hosts see of a running command's output: its bytes so far as objects of at most 1 MiB, the last one
- * written anew while it grows, and how many bytes they hold in the private row. Only where the store is shared. The
- * fleet's thread writes, request threads read. Never says that there are bytes which are not in an object yet.
+ * written anew while it grows, and how many bytes they hold in the private row. Only where the store is shared. A
+ * thread of the fleet's writes, request threads read. Never says that there are bytes which are not in an object yet.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/failpoint.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
@@ -120,7 +121,8 @@ static void published(struct executions *e, const struct growing *g)
 
 	lock_take(&e->lock);
 	run = queue_find_locked(e, g->id);
-	if (run && run->out == g->out)
+	/* Unless it is to be shown anew: a new store was told of it meanwhile. */
+	if (run && run->out == g->out && memcmp(run->published, g->before, sizeof(g->before)) == 0)
 		memcpy(run->published, g->now, sizeof(run->published));
 	lock_drop(&e->lock);
 }
@@ -139,6 +141,7 @@ static void publish(struct executions *e, const struct growing *g, char *buf)
 	struct err err = {0};
 	int rc = 0;
 
+	(void)FAILPOINT("exec.shown.before");
 	for (unsigned stream = 1; rc == 0 && stream <= 2; stream++)
 		rc = put_cells(&p, stream, buf, &err);
 	steps_event_id(p.event_id);

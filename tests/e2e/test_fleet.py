@@ -44,6 +44,21 @@ def test_a_cancel_reaches_the_owner(make):
         equal(a.processes(), [])
 
 
+def test_a_cancel_waits_for_no_object(make):
+    """The owner's objects take for ever to be written."""
+    def armed():
+        host = make()
+        host.failpoints("exec.shown.before pause")
+        return host
+    with fleet(armed) as (a, b):
+        made = a.create("t", "echo begun; sleep 1000").expect(202).json["id"]
+        wait_for(lambda: a.failpoint_hits(), 30, "its output to be shown")
+        b.request("DELETE", f"/sandbox/executions/{made}").expect(200, 202)
+        equal(b.finish(made, limit=60)["status"], "cancelled")
+        for host in (a, b):
+            (host.dir / "failpoints.go").touch()
+
+
 def test_a_dead_hosts_command_is_continued(make):
     with fleet(make, conf=SHORT) as (a, b):
         made = a.create("t", "echo 1 >> ran; echo before; sleep 8; echo after; exit 7").expect(202).json["id"]
