@@ -424,6 +424,8 @@ void finish_hand_back(struct run *run);				 /* stop: the claim is free, the hold
 /* ---- recover.c, sweep.c: hooks and the request stream ---- */
 /* Reads the request stream from where it stopped: garbage to the dead letters, the rest to the line. */
 int recover_stream(struct executions *e, struct err *err);
+/* Takes away the messages that ask for what was claimed or has ended, whoever appended them. */
+int recover_spent(struct executions *e, struct err *err);
 /* Looks at every record once: an open one that nobody has is put in line. */
 int recover_lost(struct executions *e, struct err *err);
 /* The same for those young enough to wait: cheap enough to be done again and again. */

@@ -363,14 +363,17 @@ static bool is_running(struct executions *e, bool *ret_stops)
 	return running && !atomic_load(&e->dead);
 }
 
-/* Messages that nobody can tell of: the stream was deleted, a message was lost with the end of Redis' file. */
+/* Messages that nobody can tell of: the stream was deleted, a message was lost with the end of Redis' file. And those that nobody
+ * needs. */
 static void look_for_missed(struct executions *e)
 {
 	struct err err = {0};
 	bool all = !atomic_exchange(&e->reconciled, true);
 	int rc = all ? recover_lost(e, &err) : recover_waiting(e, &err);
 
-	if (rc && all)
+	if (rc == 0)
+		rc = recover_spent(e, &err);
+	else if (all)
 		atomic_store(&e->reconciled, false);
 	if (rc && rc != ERR_SHUTTING_DOWN)
 		log_warn("the records could not be looked at for missing messages", KS("error", err.msg));

@@ -299,6 +299,45 @@ int recover_stream(struct executions *e, struct err *err)
 	return rc;
 }
 
+/* ---- messages that nobody needs ---- */
+
+/* Who claims or ends an execution takes away the messages that the store finds by it; one that another program appended is not
+ * among them. */
+static int spent_step(struct txn *txn, void *arg, struct err *err)
+{
+	const struct message *m = arg;
+	struct record r;
+	struct claim c;
+	int rc = steps_load(txn, m->id, &r, &c, err);
+
+	if (rc == ERR_NOT_FOUND || rc == ERR_CORRUPT)
+		return 0; /* whoever reads it first makes it a dead letter */
+	if (rc == 0 && (record_status_terminal(r.status) || (r.status != RECORD_QUEUED && c.runner)))
+		rc = txn_ack(txn, STREAM_REQUESTS, m->seq, err);
+	return rc;
+}
+
+int recover_spent(struct executions *e, struct err *err)
+{
+	struct page *page = calloc(1, sizeof(*page));
+	int rc = page ? 0 : err_set(err, ERR_NOMEM, "no memory to read the request stream");
+
+	if (rc)
+		return rc;
+	page->e = e;
+	page->limit = PAGE;
+	do {
+		rc = read_page(page, err);
+		for (size_t i = 0; rc == 0 && i < page->count; i++) {
+			page->after = page->messages[i].seq;
+			if (!page->messages[i].why)
+				rc = steps_update(e, spent_step, &page->messages[i], err);
+		}
+	} while (rc == 0 && page->count == page->limit);
+	free(page);
+	return rc;
+}
+
 /* ---- records without a message ---- */
 
 struct open_page {

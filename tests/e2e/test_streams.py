@@ -91,6 +91,23 @@ def test_the_request_stream_is_deleted(make):
             equal(a.output(execution), b"done\n")
 
 
+def test_a_request_of_another_program_leaves_with_its_execution(make):
+    with hosts_of(make, 2, "runner: { concurrency = 1; };\n") as (redis, (a, b), name):
+        gate = a.dir / "gate"
+        command = f"while [ ! -e {gate} ]; do sleep 0.05; done; echo done"
+        made = [a.create(f"t{i}", command).expect(202).json["id"] for i in range(6)]
+        waiting = redis.call("XRANGE", f"{name}.requests", "-", "+")
+        for _, (field, doc) in waiting:
+            redis.call("XADD", f"{name}.requests", "*", field, doc)
+        check(waiting and redis.call("XLEN", f"{name}.requests") > len(waiting), "nothing waits")
+        gate.touch()
+        for execution in made:
+            equal(b.finish(execution)["status"], "completed")
+        wait_for(lambda: redis.call("XLEN", f"{name}.requests") == 0, 60, "the stream to be empty")
+        equal(redis.call("XLEN", f"{name}.dead"), 0)
+        settled(a)
+
+
 def test_what_no_living_host_knows_of_is_found_without_a_restart(make):
     """Accepted by a host that died, while the other was frozen, and the stream was deleted before that one read it."""
     with hosts_of(make, 2, "runner: { concurrency = 1; };\n") as (redis, (a, b), name):
