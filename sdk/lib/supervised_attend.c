@@ -82,19 +82,7 @@ int sup_attend_send(int socket, const char *dir, uint32_t attempt, int *ret_repl
 	return rc;
 }
 
-int sup_attend_last(int reply)
-{
-	uint8_t code = 0;
-	ssize_t n;
-
-	do {
-		n = read(reply, &code, 1);
-	} while (n < 0 && errno == EINTR);
-	close(reply);
-	return n == 1 ? code : -EINTR;
-}
-
-int sup_attend_reply(int reply)
+static int wait_reply(int reply)
 {
 	struct pollfd poller = {.fd = reply, .events = POLLIN};
 	int n;
@@ -102,5 +90,24 @@ int sup_attend_reply(int reply)
 	do {
 		n = poll(&poller, 1, PATIENCE_MS);
 	} while (n < 0 && errno == EINTR);
-	return n == 0 ? -ETIME : sup_attend_last(reply);
+	return n;
+}
+
+int sup_attend_last(int reply)
+{
+	uint8_t code = 0;
+	ssize_t n = 0;
+
+	/* Who took the job may be stopped too. */
+	if (wait_reply(reply) > 0)
+		do {
+			n = read(reply, &code, 1);
+		} while (n < 0 && errno == EINTR);
+	close(reply);
+	return n == 1 ? code : -EINTR;
+}
+
+int sup_attend_reply(int reply)
+{
+	return wait_reply(reply) == 0 ? -ETIME : sup_attend_last(reply);
 }

@@ -17,7 +17,7 @@ int sup_attend_start(const char *helper, int *ret_socket, pid_t *ret_pid);
 int sup_attend_send(int socket, const char *dir, uint32_t attempt, int *ret_reply);
 
 /* Waits for the exit code of `berth-supervise run` and closes reply. -EINTR: the job was lost, it may have begun or not.
- * -ETIME: no answer in time; end the launcher, then ask with sup_attend_last. */
+ * -ETIME: no answer in time; end the launcher, then ask with sup_attend_last, which waits as long once more. */
 int sup_attend_reply(int reply);
 int sup_attend_last(int reply);
 

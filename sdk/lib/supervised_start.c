@@ -23,6 +23,10 @@
 #include "localfs_path.h"
 
 #define STDIN_BLOCK 65536u
+/* A launcher needs milliseconds, and waits 5 s for the lock at most; a command of the same user may have stopped it. */
+#define LAUNCH_NS INT64_C(10000000000)
+/* Where there is no descriptor to wait with. */
+#define LOOK_MS 20
 
 static int32_t fail_storage(struct sup_op *op, int err, const char *doing)
 {
@@ -165,18 +169,19 @@ static int32_t write_files(struct sup_op *op, const struct berth_command *comman
 /* Waits for the child, but not beyond the deadline: then it is killed, and reaped all the same. */
 static int wait_child(pid_t pid, int64_t deadline_ns)
 {
-	int fd = deadline_ns > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd poller = {.fd = fd, .events = POLLIN};
+	int64_t left;
 	int status;
+	pid_t rc;
 
-	if (fd >= 0) {
-		struct pollfd poller = {.fd = fd, .events = POLLIN};
-		int64_t left = (deadline_ns - sup_now_ns()) / 1000000;
-
-		if (poll(&poller, 1, left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left) == 0)
-			kill(pid, SIGKILL);
+	while ((rc = waitpid(pid, &status, WNOHANG)) == 0 && (left = deadline_ns - sup_now_ns()) > 0)
+		poll(&poller, 1, fd < 0 ? LOOK_MS : left / 1000000 > 3600000 ? 3600000 : (int)(left / 1000000) + 1);
+	if (fd >= 0)
 		close(fd);
-	}
-	while (waitpid(pid, &status, 0) < 0)
+	if (rc == 0)
+		kill(pid, SIGKILL);
+	while (rc <= 0 && (rc = waitpid(pid, &status, 0)) < 0)
 		if (errno != EINTR)
 			return -errno;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
@@ -206,7 +211,7 @@ static int launch(struct sup_op *op, uint32_t attempt)
 			return rc;
 	}
 	snprintf(number, sizeof(number), "%" PRIu32, attempt);
-	return sup_helper(op->sup->helper, argv, 0);
+	return sup_helper(op->sup->helper, argv, sup_now_ns() + LAUNCH_NS);
 }
 
 /* The launcher was killed, or somebody else reaped it. If it got as far as a supervisor, `started` is there; if it did

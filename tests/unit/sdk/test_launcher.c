@@ -174,6 +174,55 @@ static void a_stopped_launcher_is_replaced(void **state)
 	expect_script(fx, "echo next", 0, "next\n");
 }
 
+/* A program in place of the helper. */
+static void plant_helper(struct fixture *fx, char path[200], const char *script)
+{
+	FILE *file;
+
+	snprintf(path, 200, "%s/helper", fx->root);
+	file = fopen(path, "we");
+	assert_non_null(file);
+	assert_true(fputs(script, file) >= 0);
+	assert_int_equal(fchmod(fileno(file), 0755), 0);
+	assert_int_equal(fclose(file), 0);
+	fx->sup.helper = path;
+}
+
+/* Who has the job neither does it nor lets go of it: as a supervisor that a command stops while it starts. */
+static void a_job_that_is_kept_is_lost(void **state)
+{
+	struct fixture *fx = *state;
+	const char *helper = fx->sup.helper;
+	struct berth_call call;
+	char path[200];
+
+	berth_launcher_free(fx->sup.launch_ctx);
+	plant_helper(fx, path, "#!/bin/sh\nexec 3<&0 >/dev/null 2>&1\n"
+			       "while [ -e \"$0\" ]; do /bin/sleep 0.1; done &\nexec /bin/sleep 1000\n");
+	fx->sup.launch_ctx = berth_launcher_new(path);
+	assert_int_equal(run_script(fx, &call, "touch ran"), BERTH_UNAVAILABLE);
+	assert_string_equal(call.reason, "start_failed");
+	fake_call_fini(&call);
+	fx->sup.helper = helper;
+	assert_false(root_has(fx, "ran"));
+}
+
+static void a_stopped_helper_is_given_up(void **state)
+{
+	struct fixture *fx = *state;
+	const char *helper = fx->sup.helper;
+	struct berth_call call;
+	char path[200];
+
+	fx->sup.launch = NULL;
+	plant_helper(fx, path, "#!/bin/sh\nkill -STOP $$\n");
+	assert_int_equal(run_script(fx, &call, "touch ran"), BERTH_UNAVAILABLE);
+	assert_string_equal(call.reason, "start_failed");
+	fake_call_fini(&call);
+	fx->sup.helper = helper;
+	assert_false(root_has(fx, "ran"));
+}
+
 static void its_end_ends_no_command(void **state)
 {
 	struct fixture *fx = *state;
@@ -258,6 +307,8 @@ int main(void)
 		TEST(a_start_happens_once),
 		TEST(a_killed_launcher_takes_no_command_along),
 		TEST(a_stopped_launcher_is_replaced),
+		TEST(a_job_that_is_kept_is_lost),
+		TEST(a_stopped_helper_is_given_up),
 		TEST(its_end_ends_no_command),
 		TEST(it_ends_with_its_process),
 		TEST(a_helper_that_is_not_there),
