@@ -114,6 +114,20 @@ int create_put_idempotency(struct txn *txn, const struct record *r, const char *
 	return rc;
 }
 
+/* Is it there? What it asks is then none of today's business: neither the configuration's nor the queue's. */
+static int replay_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct create_step *in = arg;
+	int rc = 0;
+
+	in->replayed = in->by_nonce = false;
+	if (in->in->nonce_key)
+		rc = check_nonce(in, txn, err);
+	if (rc == 0 && !in->replayed && in->in->idempotency_key)
+		rc = check_idempotency(in, txn, err);
+	return rc || !in->replayed ? rc : keep_nonce(in, txn, err);
+}
+
 /* A session that is there takes it, or will as soon as it can. */
 static bool has_session(const struct binding *b)
 {
@@ -213,17 +227,14 @@ static int create_step(struct txn *txn, void *arg, struct err *err)
 	struct record_change none = {0};
 	struct claim c = {0};
 	bool replay;
-	int rc = 0;
+	int rc;
 
-	in->replayed = in->by_nonce = in->begun = in->live = false;
+	in->begun = in->live = false;
 	err_clear(&in->begin_err);
 	validate_record(in->e->config.conf, in->in, in->run->id, &in->record);
-	if (in->in->nonce_key)
-		rc = check_nonce(in, txn, err);
-	if (rc == 0 && !in->replayed && in->in->idempotency_key)
-		rc = check_idempotency(in, txn, err);
+	rc = replay_step(txn, in, err);
 	if (rc || in->replayed)
-		return rc ? rc : keep_nonce(in, txn, err);
+		return rc;
 	rc = check_session(in, txn, err);
 	if (rc == 0)
 		rc = txn_fresh(txn, in->run->id, err);
@@ -299,6 +310,41 @@ static int prepare(struct executions *e, const struct execution_create *in, char
 	return rc;
 }
 
+/* What no new record may be made of may still have one. Only a signed token that it uses up is written. */
+static int find_replay(struct create_step *step, int refusal, struct err *err)
+{
+	const struct execution_create *in = step->in;
+	struct err why = {0};
+	int rc = 0;
+
+	if (in->nonce_key)
+		rc = steps_update(step->e, replay_step, step, &why);
+	else if (in->idempotency_key)
+		rc = store_view(step->e->config.store, replay_step, step, &why);
+	if (rc && err)
+		*err = why;
+	if (rc == 0 && step->replayed)
+		err_clear(err);
+	return rc || step->replayed ? rc : refusal;
+}
+
+static int make(struct create_step *step, struct err *err)
+{
+	int rc;
+
+	for (unsigned i = 0; i < 3; i++)
+		steps_event_id(step->events[i]);
+	first_facts(step);
+	if (step->room)
+		take_prepare(step->run);
+	rc = steps_update(step->e, create_step, step, err);
+	if (rc == 0 && !step->replayed)
+		accepted(step);
+	else
+		queue_end(step->run);
+	return rc;
+}
+
 int execution_create(struct executions *e, const struct execution_create *in, char ret_id[IDENT_ID_MAX + 1],
 		     bool *ret_replayed, struct err *err)
 {
@@ -306,26 +352,15 @@ int execution_create(struct executions *e, const struct execution_create *in, ch
 	char id[IDENT_ID_MAX + 1];
 	int rc = prepare(e, in, id, err);
 
-	if (rc == 0)
-		rc = queue_add(e, &in->ident, id, true, &step.room, &step.run, err);
-	if (rc)
-		return rc;
-	for (unsigned i = 0; i < 3; i++)
-		steps_event_id(step.events[i]);
 	if (in->idempotency_key)
 		create_idempotency_key(in->ident.workspace, in->ident.task, in->idempotency_key, step.key,
 				       sizeof(step.key));
-	first_facts(&step);
-	if (step.room)
-		take_prepare(step.run);
-	rc = steps_update(e, create_step, &step, err);
 	if (rc == 0)
-		memcpy(ret_id, step.replayed ? step.replayed_id : id, IDENT_ID_MAX + 1);
-	if (rc == 0)
-		*ret_replayed = step.replayed;
-	if (rc == 0 && !step.replayed)
-		accepted(&step);
-	else
-		queue_end(step.run);
-	return rc;
+		rc = queue_add(e, &in->ident, id, true, &step.room, &step.run, err);
+	rc = rc ? find_replay(&step, rc, err) : make(&step, err);
+	if (rc)
+		return rc;
+	memcpy(ret_id, step.replayed ? step.replayed_id : id, IDENT_ID_MAX + 1);
+	*ret_replayed = step.replayed;
+	return 0;
 }

@@ -129,6 +129,55 @@ static void a_line_of_one_task_is_refused_where_the_queue_ends(void **state)
 	host_down(&host, 0);
 }
 
+static void expect_replay(const struct execution_create *in, const char *id)
+{
+	char got[IDENT_ID_MAX + 1];
+	bool replayed = false;
+
+	assert_int_equal(execution_create(host.e, in, got, &replayed, NULL), 0);
+	assert_true(replayed);
+	assert_string_equal(got, id);
+}
+
+/* What no new record may be made of has one: the line, the target and the limits of today are not asked. */
+static void what_is_there_is_given_whatever_holds_today(void **state)
+{
+	struct execution_create keyed = host_request("t", "#null ms=1"), more = host_request("t", "#null ms=1");
+	char ids[2][IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1], none[IDENT_ID_MAX + 1];
+
+	(void)state;
+	host.conf.task_concurrency = 1;
+	host.conf.queue_max = 1;
+	host_up(&host);
+	keyed.idempotency_key = "k";
+	keyed.nonce_key = "0011";
+	keyed.nonce_expires_ms = INT64_MAX / 2;
+	keyed.timeout_seconds = 60;
+	assert_int_equal(host_create(&host, &keyed, id), 0);
+	host_finish(&host, id);
+	host_start(&host, "t", "#null ms=60000", ids[0]);
+	host_until(&host, ids[0], "running");
+	host_start(&host, "t", "#null ms=1", ids[1]);
+	assert_int_equal(host_create(&host, &more, none), ERR_QUEUE_FULL);
+	expect_replay(&keyed, id);
+	keyed.nonce_key = "0022"; /* signed anew, and used up by the same record */
+	expect_replay(&keyed, id);
+	cancel_all(ids, 2);
+	host_down(&host, 0);
+
+	host.conf.exec_timeout_max_ms = 30000;
+	host.target.drained = true;
+	host_up(&host);
+	more.timeout_seconds = 60;
+	assert_int_equal(host_create(&host, &more, none), ERR_INVALID_REQUEST);
+	expect_replay(&keyed, id);
+	keyed.idempotency_key = NULL;
+	expect_replay(&keyed, id);
+	keyed.body_sha256[0] = 'f';
+	assert_int_equal(host_create(&host, &keyed, none), ERR_UNAUTHORIZED);
+	host_down(&host, 0);
+}
+
 #define PARKED_MOST 8
 
 struct parked {
@@ -321,6 +370,7 @@ int main(void)
 		TEST(tasks_take_turns),
 		TEST(one_task_takes_no_more_than_its_share),
 		TEST(a_line_of_one_task_is_refused_where_the_queue_ends),
+		TEST(what_is_there_is_given_whatever_holds_today),
 		TEST(those_that_wait_for_capacity_are_a_queue_with_an_end),
 		TEST(what_was_accepted_is_taken_over_into_a_full_queue),
 		TEST(a_stop_in_the_middle_loses_nothing),
