@@ -59,6 +59,22 @@ bool backend_hold_off(struct berth_call *call, const struct kerr *err)
 	return until_ns >= kube_deadline_ns(call) || kube_wait(call, until_ns, &why);
 }
 
+/* Whether there are policies, and whether anything enforces them, no pod shows. */
+int32_t backend_check_internet(const struct kube *k, const struct berth_spec *spec, struct kerr *err)
+{
+	if (spec->internet_allowed || k->network_policy)
+		return BERTH_OK;
+	return kerr_set(err, BERTH_INVALID, "internet",
+			"nothing vouches that pods are kept off the internet: where policies such as "
+			"packaging/kubernetes/20-network.yaml do, set network_policy = true; else allow_internet = "
+			"true");
+}
+
+const char *backend_internet(const struct berth_spec *spec)
+{
+	return spec->internet_allowed ? "allowed" : "denied";
+}
+
 static int32_t set_label(struct json_object *labels, const char *key, const char *id, struct kerr *err)
 {
 	char value[LABEL_VALUE_MAX + 1];

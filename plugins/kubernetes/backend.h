@@ -66,6 +66,10 @@ int32_t backend_delete(struct kube *k, struct berth_call *call, const char *path
 /* Before more is asked after a failure that said when: waits. False: go on; true: there is no time for it, err is what
  * it was. */
 bool backend_hold_off(struct berth_call *call, const struct kerr *err);
+/* INVALID, reason internet: nothing vouches for it that the session is kept off the internet. */
+int32_t backend_check_internet(const struct kube *k, const struct berth_spec *spec, struct kerr *err);
+/* Value of the label that network policies select by. */
+const char *backend_internet(const struct berth_spec *spec);
 /* Labels and annotations of an object that Berth makes. The identity may be empty. */
 int32_t backend_mark(const struct kube *k, struct json_object *metadata, const char *workspace, const char *task,
 		     const char *intent, struct kerr *err);

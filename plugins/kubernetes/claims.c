@@ -183,6 +183,7 @@ static int32_t build(struct making *m, const char *name, struct json_object *cla
 {
 	struct json_object *metadata = template_object(claim, "metadata"), *spec = template_object(claim, "spec");
 	struct json_object *lifecycle = template_object(spec, "lifecycle");
+	struct json_object *labels = template_object(template_object(spec, "additionalPodMetadata"), "labels");
 	char label[LABEL_VALUE_MAX + 1], when[32];
 
 	template_set(claim, "apiVersion", CLAIMS_GROUP);
@@ -196,8 +197,8 @@ static int32_t build(struct making *m, const char *name, struct json_object *cla
 	}
 	if (!names_label(m->task, label))
 		return kerr_set(m->err, BERTH_UNAVAILABLE, "memory", "no memory");
-	template_set(template_object(template_object(spec, "additionalPodMetadata"), "labels"), CLAIMS_LABEL_TASK,
-		     label);
+	template_set(labels, CLAIMS_LABEL_TASK, label);
+	template_set(labels, CLAIMS_LABEL_INTERNET, backend_internet(m->spec));
 	if (m->spec->env_count && put_env(m, spec))
 		return m->err->code;
 	return backend_mark(m->k, metadata, m->workspace, m->task, m->intent, m->err);
@@ -272,7 +273,7 @@ static int32_t check_spec(struct making *m)
 		return kerr_set(m->err, BERTH_INVALID, "template",
 				"image and resources of mode sandboxclaim are those of the SandboxTemplate: leave them "
 				"out of the target");
-	return BERTH_OK;
+	return backend_check_internet(m->k, spec, m->err);
 }
 
 static int32_t create_named(struct making *m)

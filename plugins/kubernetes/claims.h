@@ -8,5 +8,6 @@
 #define CLAIMS_POOL_PATH "/apis/" CLAIMS_GROUP "/namespaces/%s/sandboxwarmpools/%s"
 /* The one label domain that its controller lets through to pods by default. */
 #define CLAIMS_LABEL_TASK "sandbox.users.io/task-id"
+#define CLAIMS_LABEL_INTERNET "sandbox.users.io/internet" /* as LABEL_INTERNET of a pod of our own */
 
 #endif

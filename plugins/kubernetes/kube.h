@@ -34,6 +34,7 @@ struct kube {
 	uint32_t isolation;  /* what every session has */
 	bool claims;	     /* mode sandboxclaim */
 	bool via_proxy;	     /* pods are reached through the API server */
+	bool network_policy; /* the operator's word: policies keep off the internet who must not reach it */
 	unsigned port;	     /* of the executor */
 	char *key_id;	     /* of the signing key, as executors know it */
 	int64_t pull_grace_ms, kill_grace_ms;

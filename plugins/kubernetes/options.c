@@ -34,6 +34,7 @@ enum {
 	OPT_ROOT,
 	OPT_RUNTIME_CLASS,
 	OPT_ISOLATION,
+	OPT_NETWORK_POLICY,
 	OPT_KEY,
 	OPT_KEY_ID,
 	OPT_MORE_KEYS,
@@ -85,6 +86,11 @@ static const struct berth_option options[OPT_COUNT] = {
 				     "RuntimeClass of the pods; the cluster's default when not given."),
 	[OPT_ISOLATION] = OPTION("runtime_isolation", STRING, "container",
 				 "What that class isolates by: \"container\", \"gvisor\" or \"microvm\"."),
+	[OPT_NETWORK_POLICY] =
+		OPTION("network_policy", BOOLEAN, "false",
+		       "The cluster enforces network policies that let only pods with the label berth.dev/internet, or "
+		       "sandbox.users.io/internet, of value allowed reach the internet. Without it a target needs "
+		       "allow_internet = true."),
 	[OPT_KEY] = {.struct_size = sizeof(struct berth_option),
 		     .type = BERTH_OPTION_STRING,
 		     .key = OPTION_SIGNING_KEY,
@@ -107,7 +113,7 @@ static const struct berth_option options[OPT_COUNT] = {
 const struct berth_option *const kube_options[] = {ROW(0),  ROW(1),  ROW(2),  ROW(3),  ROW(4),	ROW(5),	 ROW(6),
 						   ROW(7),  ROW(8),  ROW(9),  ROW(10), ROW(11), ROW(12), ROW(13),
 						   ROW(14), ROW(15), ROW(16), ROW(17), ROW(18), ROW(19), ROW(20),
-						   ROW(21), ROW(22), ROW(23), ROW(24), NULL};
+						   ROW(21), ROW(22), ROW(23), ROW(24), ROW(25), NULL};
 _Static_assert(OPT_COUNT == sizeof(kube_options) / sizeof(kube_options[0]) - 1, "every option is in the table");
 
 #define METRIC(word, what, words)                                                                                      \
@@ -248,6 +254,7 @@ static int32_t take_words(struct opening *o)
 	k->container = give(o, OPT_CONTAINER);
 	k->warm_pool = give(o, OPT_WARM_POOL);
 	k->key_id = give(o, OPT_KEY_ID);
+	k->network_policy = o->number[OPT_NETWORK_POLICY] != 0;
 	k->port = (unsigned)o->number[OPT_PORT];
 	k->pull_grace_ms = o->number[OPT_PULL_GRACE];
 	k->kill_grace_ms = o->number[OPT_KILL_GRACE];

@@ -181,7 +181,7 @@ static int32_t build(struct making *m, const char *name, struct json_object **re
 	if (!rc && *m->task)
 		template_set(api_at(metadata, "annotations"), NOTE_EVICT, "false");
 	if (!rc)
-		template_set(labels, LABEL_INTERNET, spec->internet_allowed ? "allowed" : "denied");
+		template_set(labels, LABEL_INTERNET, backend_internet(spec));
 	if (!rc && !*m->task && names_label(m->pool, pool))
 		template_set(labels, LABEL_POOL, pool);
 	if (rc)
@@ -228,7 +228,7 @@ static int32_t check_spec(struct making *m)
 				"the wanted isolation is stronger than what runtime_class and runtime_isolation give");
 	if (!*m->intent || !*m->workspace != !*m->task || strlen(m->task) > 128 || strlen(m->workspace) > 128)
 		return kerr_set(m->err, BERTH_INVALID, "spec", "identity or intent is malformed");
-	return BERTH_OK;
+	return backend_check_internet(m->k, m->spec, m->err);
 }
 
 static int32_t pods_provision(struct kube *k, struct berth_call *call, const struct berth_spec *spec, struct kerr *err)

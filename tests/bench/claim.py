@@ -97,6 +97,7 @@ def use_cluster(berth, target, **settings):
     """Kubernetes as the daemon's only target."""
     for path in (berth.dir / "providers.d").iterdir():
         path.unlink()
+    settings = {"network_policy": "true", **settings}
     values = " ".join(f'{k} = {json.dumps(v) if isinstance(v, int) else json.dumps(str(v))};' for k, v in settings.items())
     (berth.dir / "providers.d" / "10-kube.conf").write_text(
         f'provider = "kubernetes";\nname = "kube";\n{target}\nconfig: {{ {values} }};\n')

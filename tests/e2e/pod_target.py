@@ -74,7 +74,7 @@ class Pods:
             raise harness.Skipped("configures the mock")
         kube = self.kube
         return (f'provider = "kubernetes";\nname = "mock";\n{target}\nconfig: {{ kubeconfig = "{kube.kubeconfig()}"; '
-                f'signing_key = "file:{kube.signing_key()}"; template = "{kube.template()}"; kill_grace = "200ms"; }};\n')
+                f'signing_key = "file:{kube.signing_key()}"; template = "{kube.template()}"; network_policy = true; kill_grace = "200ms"; }};\n')
 
     def close(self):
         self.kube.close()

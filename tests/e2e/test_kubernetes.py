@@ -41,7 +41,7 @@ def clustered(test):
 
 def settings(kube, **more):
     values = {"kubeconfig": more.get("kubeconfig") or kube.kubeconfig(), "signing_key": f"file:{kube.signing_key()}", "template": kube.template(),
-              "kill_grace": "200ms", **more}
+              "network_policy": "true", "kill_grace": "200ms", **more}
     return " ".join(f'{k} = "{v}";' for k, v in values.items() if v is not None)
 
 
@@ -657,6 +657,25 @@ def test_a_pod_that_is_not_ready_when_its_store_is_lost(make, kube):
     turn("True")
     wait_for(lambda: "sessions of a lost store were adopted" in later.log(), 30, "the adoption")
     equal(later.sh("t", "cat f"), b"kept\n")
+
+
+@clustered
+def test_nothing_is_made_where_nobody_vouches_for_its_network(make, kube):
+    """Whether policies keep a pod off the internet no pod shows: it is the operator's word, in both modes."""
+    kube.agent_sandbox(warm=0)
+    for mode, label in (({}, "berth.dev/internet"), (CLAIMS, "sandbox.users.io/internet")):
+        record = make(network_policy=None, **mode).start().run("refused", "true")
+        equal((record["status"], record["reason"]), ("failed", "internet"), record)
+        check("network_policy" in str(record["error"]) and "20-network.yaml" in str(record["error"]), record["error"])
+        equal((kube.pods(), claims(kube)), ({}, {}), "nothing was made")
+        told = {}
+        for task, target, word in (("closed", "", "true"), ("open", "allow_internet = true;", None)):
+            b = make(target=target, network_policy=word, **mode).start()
+            b.sh(task, "true")
+            told[task] = [p["metadata"]["labels"][label] for p in kube.pods().values()]
+            b.teardown(task, wait="20s").expect(200, 202, 204)
+            wait_for(lambda: not kube.pods(), 20, "the pod to go")
+        equal(told, {"closed": ["denied"], "open": ["allowed"]}, label)
 
 
 # ---- the kit ----

@@ -90,7 +90,7 @@ class Cluster:
         # With the rights that the manifests give to berthd, and no more.
         values = {"kubeconfig": self.dir / "api" / "kubeconfig-berth", "namespace": NAMESPACE,
                   "signing_key": f"file:{self.dir}/signing.pem",
-                  "image": "sandbox:1", "kill_grace": "200ms", **more}
+                  "image": "sandbox:1", "network_policy": "true", "kill_grace": "200ms", **more}
         return " ".join(f'{k} = "{v}";' for k, v in values.items())
 
     def target(self, **more):
