@@ -148,6 +148,7 @@ struct conf {
 	int64_t max_deliveries;
 	int64_t runner_concurrency; /* commands at once */
 	int64_t queue_max;          /* queued executions kept; beyond: queue_full */
+	int64_t workspace_concurrency, workspace_queue_max; /* of them, those of one workspace; 0: no limit */
 	int64_t http_connections;
 	int64_t http_workers;
 	int64_t http_head_ms, http_idle_ms; /* a whole head; between two requests */

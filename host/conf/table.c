@@ -155,6 +155,10 @@ const struct option_row conf_options[] = {
     COUNT("runner.concurrency", runner_concurrency, "512", 1, COUNT_MAX, .flags = OPTION_LIVE, .doc = "Commands at once."),
     COUNT("runner.queue_max", queue_max, "10000", 1, 10 * COUNT_MAX, .flags = OPTION_LIVE,
 	  .doc = "Commands that may wait; more are refused."),
+    COUNT("runner.workspace_concurrency", workspace_concurrency, "0", 0, COUNT_MAX, .flags = OPTION_LIVE,
+	  .doc = "Commands of one workspace at once; more wait, and hold up no other's; 0 is no limit."),
+    COUNT("runner.workspace_queue_max", workspace_queue_max, "0", 0, 10 * COUNT_MAX, .flags = OPTION_LIVE,
+	  .doc = "Commands of one workspace that may wait; more are refused; 0 is no limit."),
     {0},
 };
 #undef AT

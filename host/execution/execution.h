@@ -125,8 +125,8 @@ int execution_dead_list(struct executions *e, uint64_t after, uint64_t only, siz
 int execution_dead_requeue(struct executions *e, uint64_t seq, struct err *err);
 int execution_dead_drop(struct executions *e, uint64_t seq, struct err *err);
 
-/* Limits that may change while it runs: `concurrency` at most what it was made with. */
-void execution_set_limits(struct executions *e, unsigned concurrency, unsigned queue_max);
+/* Limits that may change while it runs: `concurrency` at most what it was made with, the others as conf has them. */
+void execution_set_limits(struct executions *e, unsigned concurrency, const struct conf *conf);
 
 /* Counts for health and tests. */
 struct executions_stat {

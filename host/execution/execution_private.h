@@ -33,15 +33,33 @@ enum run_state { RUN_OWNED, RUN_READY, RUN_PARKED, RUN_ENDED };
 /* What a run last waited for. */
 enum run_wait { WAIT_NOTHING, WAIT_SESSION, WAIT_CAPACITY, WAIT_RATE, WAIT_BUSY, WAIT_PROVIDER, WAIT_STORE };
 
+/* A place in a ring of those that could go on now. */
+struct run_turn {
+	struct run_turn *next, *prev;
+	struct run_turn **ring; /* NULL: in none */
+};
+
+/* The tasks of one workspace that have runs. Under executions.lock. */
+struct run_tenant {
+	char workspace[IDENT_PART_MAX + 1];
+	unsigned tasks;
+	unsigned taken;		  /* runs that count for its concurrency */
+	unsigned waiting, parked; /* as those of all tenants, below */
+	struct run_turn *again;	  /* tasks whose next run had its turn already: not held to the limit */
+	struct run_turn *fresh;	  /* tasks whose next run waits for its first turn */
+	bool was_fresh;		  /* the last one that went on */
+	struct run_turn turn;	  /* of all tenants */
+};
+
 /* The runs of one task. Under executions.lock. */
 struct run_task {
 	char key[IDENT_KEY_MAX + 1];
+	struct run_tenant *tenant;
 	struct run *first, *last;     /* ready, in order */
 	unsigned open;		      /* runs in all */
 	unsigned taken;		      /* that count for the task's concurrency */
 	unsigned waiting;	      /* ready or parked, not taken to a session yet */
-	struct run_task *next, *prev; /* of the ring of tasks that could go on now */
-	bool in_ring;
+	struct run_turn turn;	      /* of its tenant's tasks */
 };
 
 /* A watch_waiter that holds a reference to its run while added. */
@@ -98,7 +116,7 @@ struct run {
 	struct run *next, *prev; /* of the task's line */
 	bool woken;		 /* a notice or timer came while it was owned */
 	bool slot;		 /* counts as busy */
-	bool taken;		 /* counts for the task's concurrency */
+	bool taken;		 /* counts for the concurrency of its task and tenant */
 	bool heir;		 /* a former runner had it: its operation may have a place at the session already */
 	bool cancel;		 /* asked for; reason below */
 	char cancel_reason[REASON_MAX + 1];
@@ -172,8 +190,10 @@ struct executions {
 	/* Under the lock. */
 	struct map *runs;  /* id -> run */
 	struct map *tasks; /* key -> run_task */
-	struct run_task *ring;
+	struct map *tenants;   /* workspace -> run_tenant */
+	struct run_turn *ring; /* of tenants */
 	unsigned runner_concurrency, queue_max;
+	unsigned tenant_concurrency, tenant_queue_max; /* 0: no limit */
 	unsigned busy;	  /* runs that workers have */
 	unsigned waiting; /* ready or parked runs */
 	unsigned parked;
@@ -198,9 +218,9 @@ enum next {
 	NEXT_GIVEN,   /* another worker has the run: this one was stuck, and touches nothing of it any more */
 };
 
-/* ---- queue.c: lines, ring, slots ---- */
-/* A new run, OWNED. `room`: with a slot and taken, when the runner has room and nothing of the task is before it;
- * *ret_room tells. */
+/* ---- queue.c: lines, rings, slots ---- */
+/* A new run, OWNED. `limited`: ERR_QUEUE_FULL when it would have to wait and the queue, or its tenant's share, is full;
+ * with a slot and taken, when the runner has room and nothing of the task is before it; *ret_room tells. */
 int queue_add(struct executions *e, const struct ident *ident, const char *id, bool limited, bool *ret_room,
 	      struct run **ret, struct err *err);
 /* OWNED -> READY. The owner has no claim to it any more. */
@@ -215,9 +235,10 @@ void queue_wake_locked(struct run *run); /* PARKED -> READY */
 /* The run ended, as far as this process is concerned: off the lists; the owner's reference is dropped. */
 void queue_end(struct run *run);
 void queue_dispatch_locked(struct executions *e);
+void queue_set_limits_locked(struct executions *e, unsigned concurrency, const struct conf *conf);
 struct run *queue_find_locked(struct executions *e, const char *id);
-/* A run whose former runner had it claimed, or running, goes before its task's others and is not held to their limit: they may
- * wait for the place at the session that its operation has. */
+/* A run whose former runner had it claimed, or running, goes before its task's others and is not held to their limit, nor
+ * to its tenant's: they may wait for the place at the session that its operation has. */
 void queue_inherit_locked(struct run *run, bool running);
 void queue_fire(struct watch_waiter *waiter, bool timed_out);
 /* Adds the run's notice waiter, if it is not there: what is looked at afterwards cannot be missed. */

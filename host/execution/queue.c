@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Owns who runs next: the runs of this process, a line per task, a ring of the tasks that could go on, and the runner's
- * slots. Any thread enters, under executions.lock; notices and timers enter by queue_fire. Never calls a provider or
- * the store, and never lets one task's line hold up another's.
+ * Owns who runs next: the runs of this process, a line per task, rings of the tenants and of each one's tasks that could
+ * go on, and the runner's slots. Any thread enters, under executions.lock; notices and timers enter by queue_fire. Never
+ * calls a provider or the store, and never lets one task's line hold up another's, nor one tenant's tasks another's.
  */
 #include <assert.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,50 +35,95 @@ void run_unref(struct run *run)
 	free(run);
 }
 
-/* ---- ring ---- */
+/* ---- rings ---- */
 
-static bool can_go_on(const struct executions *e, const struct run_task *task)
+static struct run_task *task_at(struct run_turn *turn)
 {
-	const struct run *first = task->first;
-
-	return first && (first->taken || first->heir || task->taken < e->task_concurrency);
+	return (struct run_task *)((char *)turn - offsetof(struct run_task, turn));
 }
 
-static void ring_out(struct executions *e, struct run_task *task)
+static struct run_tenant *tenant_at(struct run_turn *turn)
 {
-	if (!task->in_ring)
-		return;
-	task->in_ring = false;
-	if (task->next == task)
-		e->ring = NULL;
-	else if (e->ring == task)
-		e->ring = task->next;
-	task->next->prev = task->prev;
-	task->prev->next = task->next;
+	return (struct run_tenant *)((char *)turn - offsetof(struct run_tenant, turn));
 }
 
-/* At the end: before the one whose turn it is. */
-static void ring_in(struct executions *e, struct run_task *task)
+static void turn_out(struct run_turn *turn)
 {
-	if (task->in_ring)
+	if (!turn->ring)
 		return;
-	task->in_ring = true;
-	if (!e->ring) {
-		e->ring = task->next = task->prev = task;
+	if (turn->next == turn)
+		*turn->ring = NULL;
+	else if (*turn->ring == turn)
+		*turn->ring = turn->next;
+	turn->next->prev = turn->prev;
+	turn->prev->next = turn->next;
+	turn->ring = NULL;
+}
+
+/* At the end, before the one whose turn it is, unless it is in that ring; NULL: in none. */
+static void turn_in(struct run_turn *turn, struct run_turn **ring)
+{
+	if (turn->ring == ring)
+		return;
+	turn_out(turn);
+	if (!ring)
+		return;
+	turn->ring = ring;
+	if (!*ring) {
+		*ring = turn->next = turn->prev = turn;
 		return;
 	}
-	task->next = e->ring;
-	task->prev = e->ring->prev;
-	task->prev->next = task;
-	e->ring->prev = task;
+	turn->next = *ring;
+	turn->prev = turn->next->prev;
+	turn->prev->next = turn;
+	turn->next->prev = turn;
 }
 
-static void ring_judge(struct executions *e, struct run_task *task)
+static bool had_turn(const struct run *run)
 {
-	if (can_go_on(e, task))
-		ring_in(e, task);
-	else
-		ring_out(e, task);
+	return run->taken || run->heir;
+}
+
+static bool may_take(const struct executions *e, const struct run_tenant *tenant)
+{
+	return !e->tenant_concurrency || tenant->taken < e->tenant_concurrency;
+}
+
+static void tenant_judge(struct executions *e, struct run_tenant *tenant)
+{
+	bool goes_on = tenant->again || (tenant->fresh && may_take(e, tenant));
+
+	turn_in(&tenant->turn, goes_on ? &e->ring : NULL);
+}
+
+static void task_judge(struct executions *e, struct run_task *task)
+{
+	struct run_tenant *tenant = task->tenant;
+	struct run_turn **ring = NULL;
+
+	if (task->first && had_turn(task->first))
+		ring = &tenant->again;
+	else if (task->first && task->taken < e->task_concurrency)
+		ring = &tenant->fresh;
+	turn_in(&task->turn, ring);
+	tenant_judge(e, tenant);
+}
+
+/* Of the tenant whose turn it is. Those that had their turn and those that wait for it do not hold up each other. */
+static struct run_task *next_task(struct executions *e)
+{
+	struct run_tenant *tenant = tenant_at(e->ring);
+
+	tenant->was_fresh = tenant->fresh && may_take(e, tenant) && !(tenant->again && tenant->was_fresh);
+	return task_at(tenant->was_fresh ? tenant->fresh : tenant->again);
+}
+
+/* Others of the tenant, and other tenants, are before it now. */
+static void turn_past(struct executions *e, struct run_task *task)
+{
+	turn_out(&task->turn);
+	turn_out(&task->tenant->turn);
+	task_judge(e, task);
 }
 
 /* ---- line ---- */
@@ -86,9 +132,9 @@ static void line_in(struct run *run)
 {
 	struct run_task *task = run->task;
 	/* Those that had their turn, here or elsewhere, go before those that wait for it. */
-	struct run *before = run->taken || run->heir ? task->first : NULL;
+	struct run *before = had_turn(run) ? task->first : NULL;
 
-	while (before && (before->taken || before->heir))
+	while (before && had_turn(before))
 		before = before->next;
 	run->next = before;
 	run->prev = before ? before->prev : task->last;
@@ -109,14 +155,18 @@ static void line_out(struct run *run)
 static void set_state(struct run *run, enum run_state state)
 {
 	struct executions *e = run->e;
+	struct run_tenant *tenant = run->task->tenant;
 	bool waited = run->state == RUN_READY || run->state == RUN_PARKED;
 	bool waits = state == RUN_READY || state == RUN_PARKED;
+	int parks = (state == RUN_PARKED) - (run->state == RUN_PARKED);
 
 	if (waited != waits) {
 		e->waiting += waits ? 1u : -1u;
+		tenant->waiting += waits ? 1u : -1u;
 		run->task->waiting += waits ? 1u : -1u;
 	}
-	e->parked += (state == RUN_PARKED) - (run->state == RUN_PARKED);
+	e->parked += (unsigned)parks;
+	tenant->parked += (unsigned)parks;
 	run->state = state;
 	if (e->stopping)
 		cond_wake_all(&e->changed); /* the stop counts who is left */
@@ -124,12 +174,16 @@ static void set_state(struct run *run, enum run_state state)
 
 static void take_slot(struct run *run)
 {
+	struct run_tenant *tenant = run->task->tenant;
+
 	run->slot = true;
 	run->e->busy++;
-	if (!run->taken) {
-		run->taken = true;
-		run->task->taken++;
-	}
+	if (run->taken)
+		return;
+	run->taken = true;
+	run->task->taken++;
+	tenant->taken++;
+	tenant_judge(run->e, tenant); /* it may be at its limit */
 }
 
 static void drop_slot(struct run *run)
@@ -141,64 +195,103 @@ static void drop_slot(struct run *run)
 	cond_wake_all(&run->e->changed);
 }
 
-void queue_dispatch_locked(struct executions *e)
-{
-	while (e->started && !e->stopping && e->busy < e->runner_concurrency && e->ring) {
-		struct run_task *task = e->ring;
-		struct run *run = task->first;
-
-		line_out(run);
-		set_state(run, RUN_OWNED);
-		take_slot(run);
-		ring_out(e, task);
-		ring_judge(e, task);
-		if (pool_submit(e->pool, runner_main, run) == 0)
-			continue;
-		log_error("the runner's pool takes no job", KS("execution", run->id));
-		drop_slot(run);
-		set_state(run, RUN_READY);
-		line_in(run);
-		return;
-	}
-}
-
 static void ready_locked(struct run *run)
 {
 	set_state(run, RUN_READY);
 	run->woken = false;
 	run->ready_ns = clock_boot_ns();
 	line_in(run);
-	ring_judge(run->e, run->task);
+	task_judge(run->e, run->task);
+}
+
+void queue_dispatch_locked(struct executions *e)
+{
+	while (e->started && !e->stopping && e->busy < e->runner_concurrency && e->ring) {
+		struct run *run = next_task(e)->first;
+
+		line_out(run);
+		set_state(run, RUN_OWNED);
+		take_slot(run);
+		turn_past(e, run->task);
+		if (pool_submit(e->pool, runner_main, run) == 0)
+			continue;
+		log_error("the runner's pool takes no job", KS("execution", run->id));
+		drop_slot(run);
+		ready_locked(run);
+		return;
+	}
 }
 
 /* ---- runs come and go ---- */
 
+static struct run_tenant *tenant_of(struct executions *e, const char *workspace)
+{
+	struct run_tenant *tenant = map_get(e->tenants, workspace);
+
+	if (tenant)
+		return tenant;
+	tenant = calloc(1, sizeof(*tenant));
+	if (!tenant)
+		return NULL;
+	snprintf(tenant->workspace, sizeof(tenant->workspace), "%s", workspace);
+	if (map_put(e->tenants, workspace, tenant) == 0)
+		return tenant;
+	free(tenant);
+	return NULL;
+}
+
+static void tenant_done(struct executions *e, struct run_tenant *tenant)
+{
+	if (tenant->tasks > 0)
+		return;
+	assert(!tenant->turn.ring && tenant->taken == 0 && tenant->waiting == 0);
+	map_remove(e->tenants, tenant->workspace);
+	free(tenant);
+}
+
+static struct run_task *task_new(struct executions *e, const char *key, struct run_tenant *tenant)
+{
+	struct run_task *task = calloc(1, sizeof(*task));
+
+	if (!task || map_put(e->tasks, key, task) != 0) {
+		free(task);
+		return NULL;
+	}
+	snprintf(task->key, sizeof(task->key), "%s", key);
+	task->tenant = tenant;
+	tenant->tasks++;
+	return task;
+}
+
 static struct run_task *task_of(struct executions *e, const struct ident *ident)
 {
 	char key[IDENT_KEY_MAX + 1];
+	struct run_tenant *tenant;
 	struct run_task *task;
 
 	ident_key(ident, key);
 	task = map_get(e->tasks, key);
 	if (task)
 		return task;
-	task = calloc(1, sizeof(*task));
-	if (!task)
+	tenant = tenant_of(e, ident->workspace);
+	if (!tenant)
 		return NULL;
-	memcpy(task->key, key, sizeof(key));
-	if (map_put(e->tasks, key, task) == 0)
-		return task;
-	free(task);
-	return NULL;
+	task = task_new(e, key, tenant);
+	tenant_done(e, tenant);
+	return task;
 }
 
 static void task_done(struct executions *e, struct run_task *task)
 {
+	struct run_tenant *tenant = task->tenant;
+
 	if (task->open > 0)
 		return;
-	ring_out(e, task);
+	assert(!task->turn.ring);
 	map_remove(e->tasks, task->key);
 	free(task);
+	tenant->tasks--;
+	tenant_done(e, tenant);
 }
 
 static struct run *run_new(struct executions *e, const struct ident *ident, const char *id)
@@ -239,14 +332,26 @@ unsigned queue_waiting_locked(const struct executions *e)
 static bool has_room(const struct executions *e, const struct run_task *task)
 {
 	return e->started && runs_commands(e) && e->busy < e->runner_concurrency && task->waiting == 0 &&
-	       task->taken < e->task_concurrency;
+	       task->taken < e->task_concurrency && may_take(e, task->tenant);
 }
 
 /* A full line, which may be one task's, keeps nobody from running at once. What began may have to wait, too, for
  * capacity above all: then it holds no slot, and only its number says that there is no end to it. */
-static bool is_admitted(const struct executions *e, bool room)
+static bool is_full(unsigned waiting, unsigned parked, unsigned max, bool room)
 {
-	return queue_waiting_locked(e) < e->queue_max || (room && e->parked < e->queue_max);
+	return waiting >= max && (!room || parked >= max);
+}
+
+static int check_full(const struct executions *e, const struct run_tenant *tenant, bool room, struct err *err)
+{
+	unsigned share = e->tenant_queue_max;
+
+	if (is_full(queue_waiting_locked(e), e->parked, e->queue_max, room))
+		return err_set(err, ERR_QUEUE_FULL, "%u executions are queued already", queue_waiting_locked(e));
+	if (share && is_full(tenant->waiting, tenant->parked, share, room))
+		return err_set(err, ERR_QUEUE_FULL, "%u executions of workspace \"%s\" are queued already, and "
+			       "runner.workspace_queue_max is %u", tenant->waiting, tenant->workspace, share);
+	return 0;
 }
 
 static int add_locked(struct run *run, bool limited, bool *ret_room, struct err *err)
@@ -254,20 +359,21 @@ static int add_locked(struct run *run, bool limited, bool *ret_room, struct err 
 	struct executions *e = run->e;
 	struct run_task *task;
 	bool room;
+	int rc = 0;
 
 	if (e->stopping)
 		return err_set(err, ERR_SHUTTING_DOWN, "this host is stopping");
 	task = task_of(e, &run->ident);
-	room = task && limited && has_room(e, task);
-	if (limited && !is_admitted(e, room)) {
-		if (task)
-			task_done(e, task);
-		return err_set(err, ERR_QUEUE_FULL, "%u executions are queued already", queue_waiting_locked(e));
-	}
-	if (!task || map_put(e->runs, run->id, run) != 0) {
-		if (task)
-			task_done(e, task);
+	if (!task)
 		return err_set(err, ERR_NOMEM, "no memory for one more execution");
+	room = limited && has_room(e, task);
+	if (limited)
+		rc = check_full(e, task->tenant, room, err);
+	if (rc == 0 && map_put(e->runs, run->id, run) != 0)
+		rc = err_set(err, ERR_NOMEM, "no memory for one more execution");
+	if (rc) {
+		task_done(e, task);
+		return rc;
 	}
 	run->task = task;
 	task->open++;
@@ -309,10 +415,10 @@ void queue_end(struct run *run)
 	map_remove(e->runs, run->id);
 	drop_slot(run);
 	task->open--;
-	if (run->taken)
-		task->taken--;
+	task->taken -= run->taken;
+	task->tenant->taken -= run->taken;
 	run->task = NULL;
-	ring_judge(e, task);
+	task_judge(e, task);
 	task_done(e, task);
 	queue_dispatch_locked(e);
 	lock_drop(&e->lock);
@@ -372,7 +478,7 @@ void queue_inherit_locked(struct run *run, bool running)
 	if (!waits)
 		return;
 	line_in(run);
-	ring_judge(run->e, run->task);
+	task_judge(run->e, run->task);
 	queue_dispatch_locked(run->e);
 }
 
@@ -383,7 +489,7 @@ bool queue_take_locked(struct run *run)
 	if (run->state == RUN_READY)
 		line_out(run);
 	set_state(run, RUN_OWNED);
-	ring_judge(run->e, run->task);
+	task_judge(run->e, run->task);
 	return true;
 }
 
@@ -471,11 +577,28 @@ void queue_deaf(struct run *run)
 	disarm(&run->timer);
 }
 
-void execution_set_limits(struct executions *e, unsigned concurrency, unsigned queue_max)
+/* ---- limits ---- */
+
+static bool judge_one(const char *key, void *value, void *arg)
+{
+	(void)key;
+	tenant_judge(arg, value);
+	return true;
+}
+
+void queue_set_limits_locked(struct executions *e, unsigned concurrency, const struct conf *conf)
+{
+	e->runner_concurrency = concurrency;
+	e->queue_max = (unsigned)conf->queue_max;
+	e->tenant_concurrency = (unsigned)conf->workspace_concurrency;
+	e->tenant_queue_max = (unsigned)conf->workspace_queue_max;
+}
+
+void execution_set_limits(struct executions *e, unsigned concurrency, const struct conf *conf)
 {
 	lock_take(&e->lock);
-	e->runner_concurrency = concurrency;
-	e->queue_max = queue_max;
+	queue_set_limits_locked(e, concurrency, conf);
+	map_each(e->tenants, judge_one, e);
 	queue_dispatch_locked(e);
 	lock_drop(&e->lock);
 	session_set_capacity(e->config.sessions, concurrency);

@@ -125,6 +125,7 @@ static void executions_destroy(struct executions *e)
 		pool_free(e->pool);
 	map_free(e->runs);
 	map_free(e->tasks);
+	map_free(e->tenants);
 	ended_free(e->ended);
 	spool_free(e->spool);
 	cond_fini(&e->changed);
@@ -143,17 +144,17 @@ int executions_new(const struct executions_config *config, struct executions **r
 	e->config = *config;
 	e->roles = conf_roles(conf);
 	snprintf(e->store_id, sizeof(e->store_id), "%s", store_id(config->store));
-	e->runner_concurrency = (unsigned)conf->runner_concurrency;
 	e->task_concurrency = (unsigned)conf->task_concurrency;
-	e->queue_max = (unsigned)conf->queue_max;
+	queue_set_limits_locked(e, (unsigned)conf->runner_concurrency, conf);
 	lock_init(&e->lock, LOCK_RUNNER);
 	cond_init(&e->changed);
 	e->runs = map_new();
 	e->tasks = map_new();
+	e->tenants = map_new();
 	e->ended = ended_new(ENDED_BYTES);
 	e->pool = pool_new("run", e->runner_concurrency, e->runner_concurrency);
 	rc = spool_new(blob_staging_dir(config->blobs), conf->spool_max_bytes, config->watch, &e->spool, err);
-	if (rc == 0 && (!e->runs || !e->tasks || !e->pool || !e->ended))
+	if (rc == 0 && (!e->runs || !e->tasks || !e->tenants || !e->pool || !e->ended))
 		rc = err_set(err, ERR_NOMEM, "no memory for the executions");
 	if (rc) {
 		executions_destroy(e);

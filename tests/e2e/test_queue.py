@@ -4,6 +4,7 @@
 import contextlib
 import json
 import random
+import signal
 import sqlite3
 import time
 
@@ -230,6 +231,64 @@ def test_a_full_line_is_told_and_in_no_other_tasks_way(make):
     for execution in made:
         equal(b.finish(execution)["status"], "completed")
     wait_for(lambda: b.get("/ready").status == 200, 10, "room in the queue")
+    settled(b)
+
+
+def started_before(b, made, others):
+    """How many of the others began before it did."""
+    start = b.record(made)["started_at"]
+    return sum(b.record(other)["started_at"] < start for other in others)
+
+
+def test_a_workspace_with_many_tasks_in_line_is_in_no_other_workspaces_way(make):
+    b = make(conf="runner: { concurrency = 1; };").start()
+    gate = b.dir / "gate"
+    tasks = [("w1", f"t{i}") for i in range(50)] + [("w2", "t")]
+
+    def create_all():
+        return [b.create(task, "true", workspace=workspace).expect(202).json["id"] for workspace, task in tasks]
+
+    for execution in create_all():  # their sessions are there from now on
+        equal(b.finish(execution)["status"], "completed")
+    first = b.create("t0", f"while [ ! -e {gate} ]; do sleep 0.05; done", workspace="w1").expect(202).json["id"]
+    wait_for(lambda: b.record(first)["status"] == "running", 20, "the first to run")
+    *many, one = create_all()
+    gate.touch()
+    for execution in (first, *many, one):
+        equal(b.finish(execution)["status"], "completed")
+    before = started_before(b, one, many)
+    check(before <= 2, "of the other workspace's before it:", before)
+    settled(b)
+
+
+def test_a_workspace_has_its_share_of_slots_and_queue(make):
+    conf = ("runner: { concurrency = 8; workspace_concurrency = 1; workspace_queue_max = %d; };\n"
+            'execution: { claim_ttl = "3s"; };\nlease: { operation_ttl = "3s"; };')
+    b = make(conf=conf % 2).start()
+    gate = b.dir / "gate"
+    made = [b.create("t", f"while [ ! -e {gate} ]; do sleep 0.05; done", workspace="w1").expect(202).json["id"]]
+    wait_for(lambda: b.record(made[0])["status"] == "running", 20, "the first to run")
+    made += [b.create(f"t{i}", "true", workspace="w1").expect(202).json["id"] for i in range(2)]
+    answer = b.create("u", "true", workspace="w1").expect_error(503, "queue_full")
+    check("retry-after" in answer.headers, answer.headers)
+    check('"w1"' in answer.json["message"] and "runner.workspace_queue_max" in answer.json["message"], answer.json)
+    equal(b.run("t", "true", workspace="w2")["status"], "completed", "another workspace's")
+    equal(b.get("/ready").status, 200)
+    equal([b.record(execution)["status"] for execution in made], ["running", "queued", "queued"])
+    b.conf_text = conf % 3
+    b.write_conf()
+    b.proc.send_signal(signal.SIGHUP)
+    wait_for(lambda: "reload: done" in b.log(), 20, "the reload")
+    made.append(b.create("u", "true", workspace="w1").expect(202).json["id"])
+    # What was accepted is not refused by the next daemon, whatever its limits are.
+    b.conf_text = conf % 1
+    b.write_conf()
+    b.kill9()
+    b.start()
+    b.create("u", "true", workspace="w1").expect_error(503, "queue_full")
+    gate.touch()
+    for execution in made:
+        equal(b.finish(execution)["status"], "completed")
     settled(b)
 
 

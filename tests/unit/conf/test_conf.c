@@ -34,6 +34,8 @@ static void defaults(void **state)
 	assert_int_equal(conf->max_deliveries, 5);
 	assert_int_equal(conf->runner_concurrency, 512);
 	assert_int_equal(conf->queue_max, 10000);
+	assert_int_equal(conf->workspace_concurrency, 0);
+	assert_int_equal(conf->workspace_queue_max, 0);
 	assert_int_equal(conf->http_connections, 4096);
 	assert_int_equal(conf->http_workers, 64);
 	assert_int_equal(conf->stop_grace_ms, 10000);
@@ -102,6 +104,8 @@ static const struct {
     {"runner : { queue_max = 0x7fffffff0; };", {"runner.queue_max", "suffix L"}},
     {"runner : { queue_max = 99999999999999999999L; };", {"runner.queue_max", "outside 64 bits"}},
     {"runner : { queue_max = 5000000000L; };", {"runner.queue_max", "1 to 10000000"}},
+    {"runner : { workspace_concurrency = -1; };", {"runner.workspace_concurrency", "0 to 1000000"}},
+    {"runner : { workspace_queue_max = 10000001; };", {"runner.workspace_queue_max", "0 to 10000000"}},
     {"state_dir = \"/a\\x00b\";", {"berth.conf:2", "state_dir", "NUL"}},
     {"state_dir = \"/a", {"berth.conf", "not closed"}},
     {"state_dir = ;", {"berth.conf:2", "syntax error"}},
