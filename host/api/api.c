@@ -14,9 +14,6 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "execution/execution.h"
-#include "store/store.h"
-
-#define LOOK_MS 4000
 
 static int load_tls(const struct conf *conf, struct tls **ret, struct err *err)
 {
@@ -46,7 +43,6 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 		.routes = api_routes,
 		.auth = {.tokens = conf->tokens, .token_count = conf->token_count, .control = conf->control},
 		.watch = config->watch,
-		.look_ms = store_is_exclusive(config->store) ? 0 : LOOK_MS,
 		.address = conf->listen,
 		.port = (unsigned)conf->port,
 		.workers = (unsigned)conf->http_workers,
