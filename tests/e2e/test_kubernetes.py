@@ -630,7 +630,12 @@ def test_a_lost_store_takes_no_claim_along(make, kube):
     kube.call(lambda: setattr(kube.claims, "hold", True))
     put_claim(kube, "on-its-way", "c", next(iter(claims(kube).values())))
     mine = set(claims(kube)) - {"on-its-way"}
+    kube.faults(dict(method="GET", path="/sandboxclaims/", status=403, times=10**6))
     later = make(conf=FAST + 'lease: { active = "2s"; idle = "1h"; };\nsession: { scheduling = "1s"; starting = "1s"; };\n', **CLAIMS).start()
+    swept = lambda: later.log().rpartition("no orphan of a target is looked for")[2].count("could not be asked whether")
+    wait_for(lambda: swept() >= 5, 60, "rounds in which orphans would be taken")
+    equal(set(claims(kube)), mine | {"on-its-way"}, "claims while none can be asked")
+    kube.call(kube.api.faults.clear)
     wait_for(lambda: "on-its-way" not in claims(kube), 60, "the sweep after the loss")
     equal(set(claims(kube)), mine, "claims with files")
     equal([later.sh(t, "cat kept; pwd") for t in ("a", "b")], [b"a\n" + where[0], b"b\n" + where[1]])
