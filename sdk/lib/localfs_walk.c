@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Walks and removes directory trees without recursion: directories still to do are paths on a heap stack, so depth is
- * bounded by the length of a path, and one directory is open at a time. Must never follow a symlink below the base, not
- * even one that replaces a directory while it is walked.
+ * bounded by the length of a path, and one directory is open at a time. A removal keeps few, however many there are.
+ * Must never follow a symlink below the base, not even one that replaces a directory while it is walked.
  */
 #include "localfs_internal.h"
 
@@ -18,6 +18,9 @@
 
 /* How often a tree that somebody else keeps filling is emptied again. */
 #define REMOVE_AGAIN 64
+/* So many of its directories are kept before those are emptied and it is read again: of each, and where all are more. */
+#define REMOVE_KEPT 64
+#define REMOVE_KEPT_ALL 1024
 
 struct stack {
 	char **paths;
@@ -195,15 +198,17 @@ static int remove_entry(struct removal *r, DIR *dir, const char *at, const char 
 	return rc < 0 ? rc : stack_push(&r->stack, below);
 }
 
+/* Until it is empty, or holds as many directories as are kept. */
 static int empty_directory(struct removal *r, const char *at)
 {
+	size_t most = r->stack.count + (r->stack.count < REMOVE_KEPT_ALL ? REMOVE_KEPT : 1);
 	struct dirent *entry;
 	int rc = 0;
 	DIR *dir = open_below(r->base, at, &rc);
 
 	if (!dir)
 		return rc;
-	while (rc == 0 && (entry = readdir(dir)))
+	while (rc == 0 && r->stack.count < most && (entry = readdir(dir)))
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			rc = remove_entry(r, dir, at, entry->d_name);
 	closedir(dir);
@@ -226,7 +231,7 @@ static int remove_directory(int base, const char *at)
 	return rc;
 }
 
-/* One directory: 0 = done or its own directories were pushed, 1 = somebody added to it. */
+/* One directory: 0 = done or directories of its own were pushed, 1 = somebody added to it. */
 static int remove_top(struct removal *r)
 {
 	struct stack *stack = &r->stack;
@@ -237,7 +242,7 @@ static int remove_top(struct removal *r)
 		return -EBUSY; /* replaced while we walk */
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
-	/* Its own directories come first; then it is looked at once more. */
+	/* Those come first; then it is looked at once more. */
 	if (stack->count > mine)
 		return 0;
 	rc = remove_directory(r->base, stack->paths[mine - 1]);

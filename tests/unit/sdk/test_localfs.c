@@ -4,6 +4,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -430,6 +431,53 @@ static void large_trees_are_left_at_the_deadline_and_the_cancel(void **state)
 	assert_true(faccessat(fx->root_fd, "many", F_OK, 0) < 0);
 }
 
+#define WIDE 20000
+#define WIDE_HEAP (1u << 20)
+
+/* Directories with long names, each of which holds one more. */
+static void make_wide(int dir)
+{
+	char name[240];
+
+	for (int i = 0; i < WIDE; i++) {
+		snprintf(name, sizeof(name), "%0200d", i);
+		assert_int_equal(mkdirat(dir, name, 0755), 0);
+		snprintf(name, sizeof(name), "%0200d/below", i);
+		assert_int_equal(mkdirat(dir, name, 0755), 0);
+	}
+}
+
+static size_t heap_peak;
+
+/* Asked every few entries. */
+static uint32_t look_at_heap(struct berth_call *call)
+{
+	size_t heap = mallinfo2().uordblks;
+
+	(void)call;
+	heap_peak = heap > heap_peak ? heap : heap_peak;
+	return BERTH_CANCEL_NONE;
+}
+
+static void removal_of_a_wide_tree_takes_little_memory(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct berth_host host = fake_host;
+	struct berth_str wide = fake_str("wide");
+	size_t before;
+	int dir;
+
+	host.cancel_state = look_at_heap;
+	assert_int_equal(mkdirat(fx->root_fd, "wide", 0755), 0);
+	dir = openat(fx->root_fd, "wide", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	make_wide(dir);
+	close(dir);
+	before = heap_peak = mallinfo2().uordblks;
+	assert_int_equal(berth_localfs_remove(&host, next_call(fx), &fx->fs, &wide, BERTH_REMOVE_RECURSIVE), BERTH_OK);
+	assert_true(faccessat(fx->root_fd, "wide", F_OK, 0) < 0);
+	assert_in_range(heap_peak - before, 0, WIDE_HEAP);
+}
+
 static void another_owner(void **state)
 {
 	struct fs_fixture *fx = *state;
@@ -525,6 +573,7 @@ int main(void)
 		TEST(remove_and_move),
 		TEST(folders_whose_mode_forbids_a_look_break_no_list),
 		TEST(large_trees_are_left_at_the_deadline_and_the_cancel),
+		TEST(removal_of_a_wide_tree_takes_little_memory),
 		TEST(another_owner),
 		TEST(full_storage_is_told),
 		TEST(without_openat2),
