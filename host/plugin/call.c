@@ -179,6 +179,19 @@ bool call_sink_enter(struct call *call)
 	return there;
 }
 
+bool call_is_late(const struct call *call)
+{
+	return clock_boot_ns() >= call->deadline_ns;
+}
+
+bool call_sink_enter_in_time(struct call *call)
+{
+	if (!call_is_late(call))
+		return call_sink_enter(call);
+	call->sink_code = ERR_PROVIDER_TIMEOUT;
+	return false;
+}
+
 void call_sink_leave(struct call *call)
 {
 	lock_take(&call->lock);
@@ -287,9 +300,9 @@ bool call_give_up_locked(struct call *call, int64_t now)
 	return !host;
 }
 
-static int late(const struct target *target, struct err *err)
+int call_late(const struct target *target, const char *what, struct err *err)
 {
-	err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: the deadline passed before its turn came", target->conf->name);
+	err_set(err, ERR_PROVIDER_TIMEOUT, "target %s: the deadline passed before %s", target->conf->name, what);
 	err_reason(err, "deadline");
 	return ERR_PROVIDER_TIMEOUT;
 }
@@ -307,7 +320,7 @@ static int wait_turn_locked(struct call *call, struct err *err)
 		if (ts->closing)
 			return err_set(err, ERR_SHUTTING_DOWN, "target %s: is closing", call->target->conf->name);
 		if (!cond_wait_until(&ts->cond, &ts->lock, call->deadline_ns) && ts->turn_taken)
-			return late(call->target, err);
+			return call_late(call->target, "its turn came", err);
 	}
 	ts->turn_taken = true;
 	return 0;
@@ -400,7 +413,7 @@ int call_begin(struct call *call, enum op_kind kind, struct err *err)
 	    (rc = args_keep(call, err)))
 		return rc;
 	if (clock_boot_ns() >= call->deadline_ns)
-		return late(call->target, err);
+		return call_late(call->target, "its turn came", err);
 	call->op = op;
 	call->thread = pthread_self();
 	lock_take(&ts->lock);

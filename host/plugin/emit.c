@@ -219,7 +219,7 @@ int32_t emit_session(struct berth_call *abi, const struct berth_session_info *in
 
 	if (!call || !take_session(call, info, &copy))
 		return refused(abi);
-	if (call->sink.session && !call_sink_enter(call))
+	if (call->sink.session && !call_sink_enter_in_time(call))
 		return refused(abi);
 	if (call->sink.session)
 		return pass_on(call, call->sink.session(call->sink.arg, &copy));
@@ -264,8 +264,16 @@ static int32_t keep_one(struct berth_call *abi, unsigned say, const char *what, 
 int32_t emit_cursor(struct berth_call *abi, const struct berth_str *cursor)
 {
 	struct call *call = call_of(abi);
+	int32_t rc = call ? keep_one(abi, SAY_CURSOR, "cursor", cursor, BERTH_CURSOR_MAX, &call->cursor) : BERTH_INTERNAL;
+	struct berth_str given;
 
-	return call ? keep_one(abi, SAY_CURSOR, "cursor", cursor, BERTH_CURSOR_MAX, &call->cursor) : BERTH_INTERNAL;
+	if (rc)
+		return rc;
+	given = call->args.text;
+	if (cursor->len != given.len || memcmp(cursor->ptr, given.ptr, given.len) != 0)
+		return BERTH_OK;
+	call_violate(call, "gave the cursor that it was given");
+	return BERTH_INTERNAL;
 }
 
 int32_t emit_token(struct berth_call *abi, const struct berth_str *token)
@@ -357,7 +365,7 @@ int32_t emit_file(struct berth_call *abi, const struct berth_file_info *info)
 		return BERTH_INTERNAL;
 	}
 	copy.struct_size = sizeof(copy);
-	if (call->sink.file && !call_sink_enter(call))
+	if (call->sink.file && !call_sink_enter_in_time(call))
 		return refused(abi);
 	if (call->sink.file)
 		return pass_on(call, call->sink.file(call->sink.arg, &copy));

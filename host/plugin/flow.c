@@ -38,7 +38,7 @@ void flow_progress(struct berth_call *abi, uint32_t phase, const char *text)
 	if (!phase_is_known(phase))
 		call_violate(call, "passed progress with phase %u", phase);
 	else if (call_text_fits(call, "a progress text", words, BERTH_TEXT_MAX, false) && call->sink.progress &&
-		 call_sink_enter(call)) {
+		 !call_is_late(call) && call_sink_enter(call)) {
 		call->sink.progress(call->sink.arg, phase, text ? text : "");
 		call_sink_leave(call);
 	}
@@ -50,13 +50,13 @@ int32_t flow_started(struct berth_call *abi, const struct berth_str *handle)
 
 	if (!call)
 		return refused(abi);
-	if (!handle || !call_text_fits(call, "a handle", *handle, BERTH_HANDLE_MAX, true)) {
+	if (!handle || !call_text_fits(call, "a handle", *handle, BERTH_HANDLE_MAX, false)) {
 		call_violate(call, "passed NULL for a handle");
 		return BERTH_INTERNAL;
 	}
 	if (!call->sink.started)
 		return BERTH_OK;
-	if (!call_sink_enter(call))
+	if (!call_sink_enter_in_time(call))
 		return refused(abi);
 	return pass_on(call, call->sink.started(call->sink.arg, handle->ptr, handle->len));
 }
@@ -74,7 +74,7 @@ int32_t flow_gap(struct berth_call *abi, uint32_t stream, uint64_t from, uint64_
 	}
 	if (!call->sink.gap)
 		return BERTH_OK;
-	if (!call_sink_enter(call))
+	if (!call_sink_enter_in_time(call))
 		return refused(abi);
 	return pass_on(call, call->sink.gap(call->sink.arg, stream, from, to));
 }
@@ -91,7 +91,7 @@ int32_t flow_write(struct berth_call *abi, uint32_t stream, const void *ptr, siz
 	}
 	if (!len || !call->sink.write)
 		return BERTH_OK;
-	if (!call_sink_enter(call))
+	if (!call_sink_enter_in_time(call))
 		return refused(abi);
 	return pass_on(call, call->sink.write(call->sink.arg, stream, ptr, len));
 }
@@ -112,7 +112,7 @@ int32_t flow_read(struct berth_call *abi, void *buf, size_t cap, size_t *ret_len
 	}
 	if (!call->sink.read)
 		return BERTH_OK;
-	if (!call_sink_enter(call))
+	if (!call_sink_enter_in_time(call))
 		return refused(abi);
 	code = pass_on(call, call->sink.read(call->sink.arg, buf, cap, &len));
 	assert(len <= cap);

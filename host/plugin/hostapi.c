@@ -159,6 +159,8 @@ static int32_t host_secret(struct berth_target *abi, const char *option, char *b
 	const void *ptr;
 	size_t len;
 
+	if (ret_len)
+		*ret_len = 0;
 	if (!source)
 		return BERTH_NOT_FOUND;
 	if (secret_load(source, &secret, &err)) {

@@ -126,6 +126,8 @@ int call_judge(struct call *call, int32_t code, struct err *err)
 		err_reason(err, "plugin_violation");
 		return ERR_INTERNAL;
 	}
+	if (call->sink_code == ERR_PROVIDER_TIMEOUT && call_is_late(call))
+		return call_late(call->target, "it ended", err);
 	if (call->sink_code)
 		return err_set(err, call->sink_code, "target %s: %s: ended by its receiver", call->target->conf->name,
 			       call->op->name);

@@ -212,8 +212,13 @@ void call_inside(struct call *call);
 void call_outside(struct call *call);
 /* Around a callback of the sink. False: the caller is gone, and its sink with it. */
 bool call_sink_enter(struct call *call);
+/* Also false past the deadline, which ends the call: one that keeps moving bytes would else never be held to it. */
+bool call_sink_enter_in_time(struct call *call);
+bool call_is_late(const struct call *call);
 void call_sink_leave(struct call *call);
 bool call_is_gone(struct call *call);
+/* Its deadline passed before `what`. */
+int call_late(const struct target *target, const char *what, struct err *err);
 int call_gave_up(const struct call *call, struct err *err); /* the error of a call that was given up */
 void call_destroy(struct call *call);
 /* The watchdog's, with the target's lock held: when it counts as stuck, or is to be looked at again. Stops one that stalls. */

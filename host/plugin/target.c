@@ -16,6 +16,7 @@
 #include "plugin/private.h"
 
 #define CLOSE_LEAST_MS 1000
+#define SETTLE_MOST_MS (INT64_C(366) * 24 * 3600 * 1000) /* added to times of a row, which must not overflow */
 
 struct target *target_new(const struct conf_target *conf)
 {
@@ -269,8 +270,7 @@ const char *isolation_word(uint32_t level)
 	return NULL;
 }
 
-/* The configuration has checked the word. */
-static uint32_t isolation_of(const char *word)
+uint32_t isolation_level(const char *word)
 {
 	for (size_t i = 0; i < sizeof(isolations) / sizeof(isolations[0]); i++) {
 		if (strcmp(isolations[i].word, word) == 0)
@@ -283,7 +283,7 @@ static int take_info(struct target *target, const struct plugin *plugin, const s
 		     struct err *err)
 {
 	uint64_t capabilities = info->capabilities & BERTH_CAP_ALL; /* of a later minor: not known here */
-	uint32_t wanted = isolation_of(target->conf->isolation);
+	uint32_t wanted = isolation_level(target->conf->isolation);
 
 	if (capabilities & ~plugin->desc.capabilities)
 		return err_set(err, ERR_CONFIG, "target %s: expected capabilities within %#llx, got %#llx from open",
@@ -294,6 +294,9 @@ static int take_info(struct target *target, const struct plugin *plugin, const s
 			       "target %s: got settle time %lld, isolation %u and reserved %u, %u from open",
 			       target->conf->name, (long long)info->create_settle_ms, info->isolation, info->reserved,
 			       info->reserved2);
+	if (info->create_settle_ms > SETTLE_MOST_MS)
+		return err_set(err, ERR_CONFIG, "target %s: expected a settle time of at most a year, got %lld ms from open",
+			       target->conf->name, (long long)info->create_settle_ms);
 	if (info->isolation < wanted)
 		return err_set(err, ERR_CONFIG, "target %s: expected isolation %s, its provider gives %s",
 			       target->conf->name, isolation_word(wanted),

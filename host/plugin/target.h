@@ -26,6 +26,7 @@ struct target { /* plugins see it only as a struct berth_target pointer */
 
 /* Of a BERTH_ISOLATION_* level, as configuration and rows have it; NULL: this host knows no such level. */
 const char *isolation_word(uint32_t level);
+uint32_t isolation_level(const char *word); /* UNSET for a word that is none */
 
 struct registry {
 	struct target **targets;

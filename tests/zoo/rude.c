@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -47,9 +48,10 @@ static const struct berth_option option_rows[] = {
     OPTION("gate", BERTH_OPTION_INTEGER, NULL, 0), /* address of two semaphores: here it is, let it go */
     OPTION("wait", BERTH_OPTION_DURATION, "90s", 0), OPTION("room", BERTH_OPTION_SIZE, "1MiB", 0),
     OPTION("api_key", BERTH_OPTION_STRING, NULL, 1), OPTION("loud", BERTH_OPTION_BOOLEAN, NULL, 0),
+    OPTION("settle", BERTH_OPTION_DURATION, NULL, 0),
 };
 static const struct berth_option *const options[] = {&option_rows[0], &option_rows[1], &option_rows[2],
-						     &option_rows[3], &option_rows[4], NULL};
+						     &option_rows[3], &option_rows[4], &option_rows[5], NULL};
 static const struct berth_metric metric_rows[] = {
     {sizeof(struct berth_metric), BERTH_METRIC_COUNTER, "calls", "", "Calls seen."},
     {sizeof(struct berth_metric), BERTH_METRIC_HISTOGRAM, "seconds", "seconds", "Time taken."},
@@ -74,6 +76,7 @@ static int32_t rude_open(const struct berth_open_args *args, struct berth_call *
 	if (args->options[1]->integer != 90000 || args->options[2]->integer != 1 << 20 || args->options[3]->string.len ||
 	    args->options[4]->is_set)
 		return BERTH_INVALID;
+	ret_info->create_settle_ms = args->options[5]->integer;
 	return zoo_open(args, call, ret_inst, ret_info);
 }
 
@@ -111,6 +114,8 @@ static int32_t rude_list(void *inst, struct berth_call *call, const struct berth
 	(void)inst;
 	if (cursor->len && is(*cursor, "page-2"))
 		return BERTH_OK;
+	if (cursor->len && is(*cursor, "again"))
+		return host->emit_cursor(call, cursor);
 	for (long i = 0; i < count; i++)
 		rc = host->emit_session(call, &info);
 	if (rc == BERTH_OK)
@@ -311,11 +316,32 @@ static int32_t rude_execute(void *inst, struct berth_call *call, const struct be
 		handle = (struct berth_str){big, sizeof(big)};
 		return host->started(call, &handle);
 	}
+	if (is(session->ref, "nul-handle") || is(session->ref, "bytes-handle")) {
+		handle = is(session->ref, "nul-handle") ? (struct berth_str){"a\0b", 3} : (struct berth_str){"\xff", 1};
+		return host->started(call, &handle);
+	}
 	if (is(session->ref, "bad-gap"))
 		return host->gap(call, BERTH_STREAM_STDOUT, 5, 5);
 	if (is(session->ref, "deaf")) { /* goes on after the receiver said stop */
 		for (int i = 0; i < 3; i++)
 			host->sink_write(call, BERTH_STREAM_STDOUT, "x", 1);
+		return end(call, BERTH_ENDING_EXIT);
+	}
+	if (is(session->ref, "late")) {
+		struct berth_call_info info = {.struct_size = sizeof(info)};
+		struct timespec now;
+
+		host->info(call, &info);
+		do
+			clock_gettime(CLOCK_BOOTTIME, &now);
+		while (now.tv_sec * INT64_C(1000000000) + now.tv_nsec < info.deadline_ns);
+		return host->sink_write(call, BERTH_STREAM_STDOUT, "x", 1);
+	}
+	if (is(session->ref, "trickle")) { /* past its deadline, whatever it is told, until it is let go */
+		while (sem_trywait(&gate[1])) {
+			host->sink_write(call, BERTH_STREAM_STDOUT, "x", 1);
+			poll(NULL, 0, 100);
+		}
 		return end(call, BERTH_ENDING_EXIT);
 	}
 	if (is(session->ref, "gate"))
@@ -354,6 +380,14 @@ static int32_t rude_file_list(void *inst, struct berth_call *call, const struct 
 	return host->emit_file(call, &info);
 }
 
+static bool no_secret(const char *option, size_t cap, int32_t code)
+{
+	char key[64];
+	size_t len = 99;
+
+	return host->secret(target, option, key, cap, &len) == code && len == 0;
+}
+
 /* Uses every service that takes no result. */
 static int32_t use_services(struct berth_call *call)
 {
@@ -383,9 +417,8 @@ static int32_t use_services(struct berth_call *call)
 		return BERTH_INTERNAL;
 	if (host->secret(target, "api_key", key, sizeof(key), &len) || len != 32 || memcmp(key, "zoo-secret-", 11))
 		return BERTH_UNAVAILABLE;
-	if (host->secret(target, "api_key", key, 5, &len) != BERTH_INVALID ||
-	    host->secret(target, "wait", key, sizeof(key), &len) != BERTH_NOT_FOUND ||
-	    host->secret(target, "nosuch", key, sizeof(key), &len) != BERTH_NOT_FOUND)
+	if (!no_secret("api_key", 5, BERTH_INVALID) || !no_secret("wait", 64, BERTH_NOT_FOUND) ||
+	    !no_secret("nosuch", 64, BERTH_NOT_FOUND))
 		return BERTH_INVALID;
 	return BERTH_OK;
 }

@@ -95,7 +95,7 @@ struct berth_host {
 	 * they are what lies in the session: emit_file and emit_change return INVALID then, the operation returns that, and
 	 * the caller is told that the folder is too large for one list. */
 	int32_t (*emit_session)(struct berth_call *call, const struct berth_session_info *info);
-	int32_t (*emit_cursor)(struct berth_call *call, const struct berth_str *cursor); /* list: more follows */
+	int32_t (*emit_cursor)(struct berth_call *call, const struct berth_str *cursor); /* list: more follows; not the given one */
 	int32_t (*emit_ending)(struct berth_call *call, const struct berth_ending *ending);
 	int32_t (*emit_file)(struct berth_call *call, const struct berth_file_info *info);
 	int32_t (*emit_change)(struct berth_call *call, const struct berth_change *change);
@@ -107,12 +107,13 @@ struct berth_host {
 	int32_t (*created)(struct berth_call *call, const struct berth_session_info *info);
 	/* await_ready: where the session stands (BERTH_PHASE_*), with a short text for people. */
 	void (*progress)(struct berth_call *call, uint32_t phase, const char *text);
-	/* execute: the command has a handle that may help a reattach. Stored before this returns. */
+	/* execute: the command has a handle, a text, that may help a reattach. Stored before this returns. */
 	int32_t (*started)(struct berth_call *call, const struct berth_str *handle);
 	/* execute, reattach: bytes [from, to) of a stream cannot be recovered. `from` is where the stream stands, and it goes
 	 * on at `to`; with BERTH_SIZE_UNKNOWN as `to` nobody knows how many, and it goes on at `from`. */
 	int32_t (*gap)(struct berth_call *call, uint32_t stream, uint64_t from, uint64_t to);
-	/* Output and file bytes, in order. Other than OK: stop and return that code. */
+	/* Output and file bytes, in order. Other than OK: stop and return that code. Past the deadline nothing is taken, here
+	 * and by started, gap, source_read, and lists of files and sessions: TIMEOUT. */
 	int32_t (*sink_write)(struct berth_call *call, uint32_t stream, const void *ptr, size_t len);
 	/* Input bytes (stdin of execute, file_write, import_tar): up to cap bytes, *ret_len = 0 at the end. The host has
 	 * verified size and digest of what it passed when it reports the end; INVALID there means it was not what the

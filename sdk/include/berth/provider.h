@@ -75,7 +75,7 @@ struct berth_instance_info {
 	uint32_t struct_size;
 	uint32_t reserved;
 	uint64_t capabilities;     /* effective; the host presets the descriptor's, open may take some away */
-	int64_t create_settle_ms;  /* how long after a lost create one may still appear; 0 = names are deterministic */
+	int64_t create_settle_ms;  /* how long after a lost create one may still appear; 0 = names are deterministic; at most a year */
 	uint32_t isolation;        /* the level that every session of this target has at least */
 	uint32_t reserved2;
 };

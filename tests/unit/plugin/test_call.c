@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One frame around every call: results, codes, violations, deadlines, cancel, bulkhead, stuck calls (G3). */
+#include <stdatomic.h>
+
 #include "registry_fixture.h"
 
 static struct target *target;
@@ -173,6 +175,8 @@ static void g3_violations_of_execute(void **state)
 	    {"null-bytes", "wrote 5 bytes"},
 	    {"huge-write", "wrote 18446744073709551615 bytes"},
 	    {"long-handle", "a handle of 1025"},
+	    {"nul-handle", "a handle that is not UTF-8 text"},
+	    {"bytes-handle", "a handle that is not UTF-8 text"},
 	    {"bad-gap", "a gap of stream 1"},
 	};
 	struct err err;
@@ -202,6 +206,8 @@ static void g3_violations_elsewhere(void **state)
 	EXPECT_ERR(err, "not_found, which makes no sense here");
 	assert_int_equal(call_list(call, "100001", &err), ERR_INTERNAL);
 	EXPECT_ERR(err, "more than 100000 results");
+	assert_int_equal(call_list(call, "again", &err), ERR_INTERNAL);
+	EXPECT_ERR(err, "plugin rude broke a rule in list: gave the cursor that it was given");
 	static const char *const paths[] = {"/etc/passwd", "../x", "a/../b", "..", "bad-kind", "bad-mode"};
 	for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 		at = session(paths[i]);
@@ -566,6 +572,53 @@ static void g3_apart(void **state)
 	assert_int_equal(files[0] + files[1], 0);
 }
 
+static int take_byte(void *arg, unsigned stream, const void *ptr, size_t len)
+{
+	(void)stream;
+	(void)ptr;
+	atomic_fetch_add((_Atomic unsigned *)arg, (unsigned)len);
+	return 0;
+}
+
+static void note_stuck(void *arg)
+{
+	(void)arg;
+	sem_post(&fix.gate[0]);
+}
+
+/* Bytes that keep moving put nothing off: past the deadline none is taken, and a second later the call is stuck. */
+static void g3_a_trickle_keeps_no_deadline_away(void **state)
+{
+	_Atomic unsigned taken = 0;
+	const struct call_sink sink = {.write = take_byte, .stuck = note_stuck, .arg = &taken};
+	struct runner runner = {.ref = "trickle", .call = call_new(target, clock_after_ms(300), &sink)};
+	unsigned before;
+
+	(void)state;
+	pthread_create(&runner.thread, NULL, run_main, &runner);
+	sem_wait(&fix.gate[0]);
+	wait_health(target, 1, 1);
+	before = atomic_load(&taken);
+	sem_post(&fix.gate[1]);
+	assert_int_equal(join(&runner), ERR_PROVIDER_TIMEOUT);
+	assert_string_equal(runner.err.reason, "provider_stuck");
+	assert_int_equal(atomic_load(&taken), before);
+}
+
+/* One that hears of it and comes back is late, not stuck. */
+static void bytes_past_the_deadline_end_the_call(void **state)
+{
+	_Atomic unsigned taken = 0;
+	const struct call_sink sink = {.write = take_byte, .arg = &taken};
+	struct runner runner = {.ref = "late", .call = call_new(target, clock_after_ms(50), &sink)};
+
+	(void)state;
+	pthread_create(&runner.thread, NULL, run_main, &runner);
+	assert_int_equal(join(&runner), ERR_PROVIDER_TIMEOUT);
+	assert_string_equal(runner.err.reason, "deadline");
+	assert_int_equal(atomic_load(&taken), 0);
+}
+
 /* Long before the deadline; a callback that takes its time is not the plugin's standstill. */
 static void a_call_that_moves_nothing(void **state)
 {
@@ -727,6 +780,8 @@ int main(void)
 		CASE(deadline_passed),
 		CASE(bulkhead),
 		CASE(g3_stuck),
+		CASE(g3_a_trickle_keeps_no_deadline_away),
+		CASE(bytes_past_the_deadline_end_the_call),
 		CASE(g3_apart),
 		CASE(a_call_that_moves_nothing),
 		CASE(a_slow_callback_is_no_standstill),

@@ -102,6 +102,19 @@ static void isolation(void **state)
 	assert_int_equal(fix.registry->targets[0]->isolation_wanted, BERTH_ISOLATION_NONE);
 }
 
+static void settle_time(void **state)
+{
+	struct conf_target *target = add_target("rude", "one");
+
+	(void)state;
+	add_setting(target, "settle", "9223372036854775807ms");
+	refuse_registry("target one: expected a settle time of at most a year, got 9223372036854775807 ms from open");
+	target->setting_count = 0;
+	add_setting(target, "settle", "8760h");
+	open_registry();
+	assert_int_equal(fix.registry->targets[0]->create_settle_ms, INT64_C(8760) * 3600 * 1000);
+}
+
 static void folder_of_another(void **state)
 {
 	char path[256];
@@ -175,7 +188,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    CASE(opens_and_finds), CASE(settings),          CASE(refused_is_degraded), CASE(open_refuses),
-	    CASE(isolation),       CASE(folder_of_another), CASE(stop_waits),
+	    CASE(isolation), CASE(settle_time),       CASE(folder_of_another), CASE(stop_waits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
