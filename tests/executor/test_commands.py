@@ -376,6 +376,23 @@ def test_forget_beside_another_command(make):
         x.reattach(execution).fails("not_found", "forgotten")
 
 
+def test_forget_beside_waits_for_no_lock(make):
+    """A command that holds the locks of others keeps them from being forgotten, and holds up nobody else."""
+    x = make()
+    ids = [x.new_id() for _ in range(16)]
+    for execution in ids:
+        x.execute("true", execution).ok()
+    locks = "".join(f"exec {{fd}}<{x.state}/run/{execution}; flock $fd; " for execution in ids[:-1])
+    conn, _ = x.begin(f"exec bash -c '{locks} touch up; sleep 1000'", x.new_id())
+    wait_for((x.root / "up").exists, "the locks are not held")
+    start = time.monotonic()
+    for attempt in (1, 2):
+        reply = x.execute("echo other", forget=[{"execution_id": execution, "attempt": attempt} for execution in ids]).ok()
+        must(reply.stream("O") == b"other\n" and reply.result["forgotten"] == 1, reply.result)
+    must(time.monotonic() - start < 20 * PATIENCE, f"it took {time.monotonic() - start:.1f} s")
+    conn.close()
+
+
 def test_forget_lists_that_are_none(make):
     """Refused as a whole, before anything ran or was forgotten."""
     x = make()
