@@ -23,6 +23,8 @@
  * Infinity, raw control characters, NUL (also as \u0000), lone surrogates, invalid UTF-8, trailing bytes, depth over JSON_DEPTH_MAX,
  * integers outside int64. The error names line, column and what is wrong. */
 int json_parse(const char *ptr, size_t len, struct json_object **ret, struct err *err);
+/* The same of a text that is for people's eyes: output of commands may hold NULs, as \u0000. */
+int json_parse_shown(const char *ptr, size_t len, struct json_object **ret, struct err *err);
 
 enum json_type_of_field {
 	JSON_STR,     /* const char * in the arena; NULL = absent */

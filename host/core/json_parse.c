@@ -102,9 +102,9 @@ static int parse_scanned(const char *ptr, size_t len, size_t members, struct jso
 	return r;
 }
 
-int json_parse(const char *ptr, size_t len, struct json_object **ret, struct err *err)
+static int parse(const char *ptr, size_t len, bool nul_ok, struct json_object **ret, struct err *err)
 {
-	struct json_scan scan = {.ptr = ptr, .len = len};
+	struct json_scan scan = {.ptr = ptr, .len = len, .nul_ok = nul_ok};
 
 	if (len >= INT_MAX)
 		return err_set(err, ERR_PAYLOAD_TOO_LARGE, "the JSON text is too long");
@@ -117,4 +117,14 @@ int json_parse(const char *ptr, size_t len, struct json_object **ret, struct err
 	if (len == 0)
 		return fail_at(ptr, 0, "the text is empty", err);
 	return parse_scanned(ptr, len, scan.members, ret, err);
+}
+
+int json_parse(const char *ptr, size_t len, struct json_object **ret, struct err *err)
+{
+	return parse(ptr, len, false, ret, err);
+}
+
+int json_parse_shown(const char *ptr, size_t len, struct json_object **ret, struct err *err)
+{
+	return parse(ptr, len, true, ret, err);
 }

@@ -48,7 +48,7 @@ static const char *scan_unicode(struct json_scan *s)
 
 	if (unit < 0)
 		return "\\u needs four hex digits";
-	if (unit == 0)
+	if (unit == 0 && !s->nul_ok)
 		return "NUL character";
 	if (unit >= 0xdc00 && unit <= 0xdfff)
 		return "lone surrogate";

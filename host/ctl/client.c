@@ -279,7 +279,7 @@ static bool never_sent(CURLcode code)
 
 static int outcome(struct ctl *ctl, struct exchange *x, CURLcode code)
 {
-	struct err err = {0};
+	struct ctl_reply *reply = x->reply;
 
 	if (x->failed || (code && ctl_stopped()))
 		return CTL_ERROR; /* the local side said why */
@@ -292,8 +292,9 @@ static int outcome(struct ctl *ctl, struct exchange *x, CURLcode code)
 	}
 	if (x->download && x->reply->status / 100 == 2)
 		begin(x);
-	if (x->reply->body.len)
-		json_parse(x->reply->body.ptr, x->reply->body.len, &x->reply->json, &err);
+	if (reply->body.len && json_parse_shown(reply->body.ptr, reply->body.len, &reply->json, NULL) &&
+	    reply->status / 100 == 2 && !x->silent && !ctl->hurried)
+		return ctl_not_berthd(ctl);
 	return 0;
 }
 

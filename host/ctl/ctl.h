@@ -168,8 +168,10 @@ int ctl_man(const char *page);
 /* Lists what may follow words[0…count-1], the last of them unfinished, for the shells' scripts. */
 int ctl_complete(int count, char **words);
 
-/* "berthctl: <text>" on standard error; returns code. */
+/* "berthctl: <text>" on standard error, without control bytes but line breaks; returns code. */
 int ctl_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A 2xx that no berthd gives; says so. */
+int ctl_not_berthd(const struct ctl *ctl);
 
 /* ---- HTTP (client.c) ---- */
 struct ctl_reply {

@@ -21,7 +21,8 @@ struct events {
 	char id[24];	  /* of the event that is being read */
 	char last[24];	  /* of the last one shown */
 	char kind[16];
-	uint64_t seen;
+	bool seen;	  /* one was: then an outage is waited for */
+	int64_t until_ns;
 };
 
 /* How it ended is in the record only. */
@@ -76,7 +77,7 @@ static void show(struct events *e)
 	json_object_put(json);
 	if (*e->id)
 		snprintf(e->last, sizeof(e->last), "%s", e->id);
-	e->seen++;
+	e->seen = true;
 	buf_clear(&e->data);
 	e->kind[0] = e->id[0] = '\0';
 }
@@ -110,7 +111,7 @@ static int take(void *arg, const void *ptr, size_t len)
 	const char *at = ptr, *end = at + len, *newline;
 
 	ctl_outage_over();
-
+	e->until_ns = clock_after_ms(CTL_OUTAGE_MS);
 	for (; (newline = memchr(at, '\n', (size_t)(end - at))); at = newline + 1) {
 		buf_append(&e->line, at, (size_t)(newline - at));
 		take_line(e, e->line.ptr ? e->line.ptr : "");
@@ -135,7 +136,8 @@ static bool once(struct events *e, const char *id, int *ret_rc)
 	how.header = *e->last ? header : NULL;
 	ctl_execution_path(&path, id, "/events");
 	*ret_rc = ctl_download(e->ctl, path.ptr, &how, &reply);
-	over = *ret_rc == CTL_ERROR || (!*ret_rc && !ctl_comes_back(reply.status));
+	over = *ret_rc == CTL_ERROR ||
+	       (!*ret_rc && (!ctl_comes_back(reply.status) || !e->seen || !clock_left_ms(e->until_ns)));
 	if (!*ret_rc && over && reply.status / 100 != 2)
 		*ret_rc = ctl_explain(e->ctl, &reply, id, ctl_no_execution(id));
 	ctl_reply_fini(&reply);
@@ -148,16 +150,12 @@ static bool once(struct events *e, const char *id, int *ret_rc)
 int ctl_events(struct ctl *ctl, const struct ctl_args *args)
 {
 	struct events e = {.ctl = ctl};
-	int64_t until_ns = clock_after_ms(CTL_OUTAGE_MS);
-	uint64_t before = 0;
 	int rc;
 
 	buf_init(&e.line, LIMIT_MIB);
 	buf_init(&e.data, LIMIT_MIB);
 	while (!once(&e, args->words[0], &rc)) {
-		if (e.seen > before)
-			until_ns = clock_after_ms(CTL_OUTAGE_MS);
-		if ((!before && !e.seen) || !clock_left_ms(until_ns)) {
+		if (!e.seen || !clock_left_ms(e.until_ns)) {
 			struct ctl_reply reply;
 
 			rc = ctl_call(ctl, "GET", "/health", NULL, &reply); /* says what is wrong */
@@ -165,7 +163,6 @@ int ctl_events(struct ctl *ctl, const struct ctl_args *args)
 			rc = rc ? rc : ctl_fail(CTL_UNAVAILABLE, "berthd did not answer; try again");
 			break;
 		}
-		before = e.seen;
 		ctl_outage_noticed();
 		usleep(PAUSE_MS * 1000);
 	}

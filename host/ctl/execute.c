@@ -125,7 +125,7 @@ int ctl_create(struct ctl *ctl, const struct ctl_create *create, struct json_obj
 	if (!rc && reply.status != 202 && reply.status != 200)
 		rc = ctl_explain(ctl, &reply, create->task, NULL);
 	if (!rc && !*ctl_text(reply.json, "id"))
-		rc = ctl_fail(CTL_ERROR, "%s: the answer is not berthd's", ctl->address);
+		rc = ctl_not_berthd(ctl);
 	if (!rc)
 		*ret = json_object_get(reply.json);
 	ctl_reply_fini(&reply);

@@ -41,6 +41,8 @@ static int get_record(struct ctl *ctl, const char *id, const char *rest, struct 
 	buf_fini(&path);
 	if (!rc && reply.status != 200)
 		rc = ctl_explain(ctl, &reply, id, ctl_no_execution(id));
+	if (!rc && !*ctl_text(reply.json, "id"))
+		rc = ctl_not_berthd(ctl);
 	if (!rc)
 		*ret = json_object_get(reply.json);
 	ctl_reply_fini(&reply);

@@ -103,6 +103,11 @@ static void explain_token(const struct ctl *ctl)
 			ctl->token_from ? ctl->token_from : "this call");
 }
 
+int ctl_not_berthd(const struct ctl *ctl)
+{
+	return ctl_fail(CTL_ERROR, "%s: the answer is not berthd's", ctl->address);
+}
+
 int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char *what, const char *hint)
 {
 	const struct advice *advice = advice_of(reply->status);

@@ -142,6 +142,7 @@ struct stream {
 	int64_t offset;
 	bool live;
 	bool heard; /* a connection was good: what drops later is another outage */
+	bool away;  /* the last one was none */
 	int rc;
 };
 
@@ -180,8 +181,8 @@ static int to_stream(void *arg, const void *ptr, size_t len)
 	return 0;
 }
 
-/* One connection's worth. True when the stream has ended or cannot go on. */
-static bool stream_once(struct stream *s)
+/* One connection's worth. True when the stream has ended or cannot go on: what is answered at last then counts. */
+static bool stream_once(struct stream *s, int64_t until_ns)
 {
 	struct ctl_download how = {.sink = to_stream, .begun = on_begun, .arg = s, .silent = true, .patient = true};
 	struct ctl_reply reply;
@@ -195,7 +196,8 @@ static bool stream_once(struct stream *s)
 	s->rc = CTL_OK;
 	rc = ctl_download(s->ctl, path.ptr, &how, &reply);
 	buf_fini(&path);
-	over = rc == CTL_ERROR || (!rc && !ctl_comes_back(reply.status));
+	over = rc == CTL_ERROR || (!rc && (!ctl_comes_back(reply.status) || !clock_left_ms(until_ns)));
+	s->away = !over;
 	if (!rc && reply.status / 100 != 2 && over)
 		s->rc = ctl_explain(s->ctl, &reply, s->name, NULL);
 	else if (!over)
@@ -209,7 +211,7 @@ static void *stream_main(void *arg)
 	struct stream *s = arg;
 	int64_t until_ns = clock_after_ms(CTL_OUTAGE_MS);
 
-	while (!stream_once(s)) {
+	while (!stream_once(s, until_ns)) {
 		if (s->heard) /* it may have been silent for longer than an outage is waited for */
 			until_ns = clock_after_ms(CTL_OUTAGE_MS);
 		s->heard = false;
@@ -237,7 +239,7 @@ int ctl_follow(struct ctl *ctl, const char *id, bool want_stdout, bool want_stde
 	else if (want_stderr)
 		stream_main(&err);
 	ctl_disconnect(&twin);
-	if (out.rc == CTL_UNAVAILABLE || err.rc == CTL_UNAVAILABLE)
+	if (out.away || err.away)
 		ctl_fail(CTL_UNAVAILABLE,
 			 "berthd at %s has not answered for %d s\n  the command goes on without it; later: berthctl logs -f %s",
 			 ctl->address, CTL_OUTAGE_MS / 1000, id);
@@ -295,7 +297,8 @@ static bool is_terminal(struct json_object *record)
 }
 
 /* One look: true when there is nothing more to wait for. */
-static bool look(struct ctl *ctl, const char *id, int64_t *revision, struct json_object **ret, bool *ret_away, int *ret_rc)
+static bool look(struct ctl *ctl, const char *id, int64_t until_ns, int64_t *revision, struct json_object **ret, bool *ret_away,
+		 int *ret_rc)
 {
 	struct ctl_reply reply;
 	struct buf path;
@@ -306,11 +309,13 @@ static bool look(struct ctl *ctl, const char *id, int64_t *revision, struct json
 		snprintf(rest, sizeof(rest), "?wait=20s&revision=%lld", (long long)*revision);
 	ctl_execution_path(&path, id, rest);
 	*ret_rc = ctl_try(ctl, "GET", path.ptr, NULL, NULL, &reply);
-	*ret_away = *ret_rc || ctl_comes_back(reply.status);
+	*ret_away = *ret_rc || (ctl_comes_back(reply.status) && clock_left_ms(until_ns));
 	if (*ret_away)
 		over = false;
 	else if (reply.status != 200)
 		*ret_rc = ctl_explain(ctl, &reply, id, ctl_no_execution(id));
+	else if (!*ctl_text(reply.json, "id"))
+		*ret_rc = ctl_not_berthd(ctl);
 	else if (is_terminal(reply.json))
 		*ret = json_object_get(reply.json);
 	else {
@@ -330,7 +335,7 @@ int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret)
 
 	for (;;) {
 		ctl_pass_interrupt(ctl);
-		if (look(ctl, id, &revision, ret, &away, &rc))
+		if (look(ctl, id, until_ns, &revision, ret, &away, &rc))
 			return rc;
 		if (ctl_stopped())
 			return CTL_ERROR;

@@ -222,6 +222,8 @@ static int take_page(struct ctl *ctl, const char *what, const char *path, const 
 	buf_fini(&full);
 	if (!rc && reply.status != 200)
 		rc = ctl_explain(ctl, &reply, what, NULL);
+	if (!rc && !json_object_is_type(ctl_at(reply.json, "items"), json_type_array))
+		rc = ctl_not_berthd(ctl);
 	page = rc ? NULL : ctl_at(reply.json, "items");
 	for (size_t i = 0; i < ctl_length(page); i++)
 		json_object_array_add(items, json_object_get(json_object_array_get_idx(page, i)));

@@ -155,6 +155,12 @@ def test_a_cancel_that_is_asked_for_is_shown(make):
     check("cancel_requested_at" not in b.record(made), "it has happened")
 
 
+def test_a_nul_in_an_output_is_shown(make):
+    b = make().start()
+    made = b.run("t", "printf 'a\\0b'")["id"]
+    equal(json.loads(b.ctl("logs", "--json", made).stdout)["preview"]["stdout"]["head"], "a\0b")
+
+
 class Other(http.server.BaseHTTPRequestHandler):
     """Answers everything with 200 and JSON that is not of this API."""
     text = b""
@@ -166,7 +172,7 @@ class Other(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.text)
 
-    do_GET = do_POST = answer
+    do_GET = do_POST = do_DELETE = answer
 
     def log_message(self, *args):
         pass
@@ -190,4 +196,8 @@ def test_an_answer_that_is_not_berthds_crashes_nothing(make):
     Other.text = b'{"items": [], "next_cursor": "again"}'
     done = b.ctl("sessions", env=env)
     check(done.returncode == 1 and b"does not go on" in done.stderr, done)
+    for Other.text in b"{}", b"<html>", b"":
+        for command, code in (("wait", 125), ("cancel", 1), ("show", 1), ("logs", 1), ("executions", 1), ("sessions", 1)):
+            done = b.ctl(command, *([NEVER] if command in ("wait", "cancel", "show", "logs") else []), env=env, timeout=120)
+            check(done.returncode == code and b"the answer is not berthd's" in done.stderr, command, Other.text, done)
     server.shutdown()

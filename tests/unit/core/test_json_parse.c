@@ -169,6 +169,9 @@ static void test_values(void **state)
 	json_object_object_get_ex(json, "s", &value);
 	assert_string_equal(json_object_get_string(value), "\xc3\xa4");
 	json_object_put(json);
+	assert_int_equal(json_parse_shown("\"a\\u0000b\"", 10, &json, NULL), 0);
+	assert_int_equal(json_object_get_string_len(json), 3);
+	json_object_put(json);
 	assert_int_equal(json_parse(" 42 ", 4, &json, NULL), 0);
 	assert_int_equal(json_object_get_int64(json), 42);
 	json_object_put(json);
