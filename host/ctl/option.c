@@ -11,12 +11,24 @@
 #include <getopt.h>
 #include <stdarg.h>
 
+#include "core/limits.h"
+
 #define OPTION_MAX 40
 #define LONG_BASE 256
+
+/* Names and words of a sandbox are in it, too. */
+static void clean_lines(struct buf *out, char *text)
+{
+	for (char *line; (line = strsep(&text, "\n"));) {
+		ctl_clean(out, line);
+		buf_puts(out, text ? "\n" : "");
+	}
+}
 
 int ctl_fail(int code, const char *fmt, ...)
 {
 	char *sentence = NULL;
+	struct buf clean;
 	va_list args;
 
 	fflush(stdout);
@@ -24,9 +36,13 @@ int ctl_fail(int code, const char *fmt, ...)
 	if (vasprintf(&sentence, fmt, args) < 0)
 		sentence = NULL;
 	va_end(args);
-	fprintf(stderr, "berthctl: %s\n", sentence ? sentence : fmt);
+	buf_init(&clean, LIMIT_MIB);
 	if (sentence)
-		ctl_json_failed(code, sentence);
+		clean_lines(&clean, sentence);
+	fprintf(stderr, "berthctl: %s\n", clean.ptr ? clean.ptr : fmt);
+	if (clean.ptr)
+		ctl_json_failed(code, clean.ptr);
+	buf_fini(&clean);
 	free(sentence);
 	return code;
 }

@@ -57,12 +57,23 @@ int64_t ctl_seconds(const char *text)
 	return errno || *end || end == text || ms < 0 ? -1 : ms;
 }
 
+/* Of the control character there, also of those that have two bytes in UTF-8; else 0. */
+static size_t control_length(const char *at)
+{
+	unsigned char c = (unsigned char)at[0], next = (unsigned char)at[1];
+
+	if (c == 0xc2 && next >= 0x80 && next < 0xa0)
+		return 2;
+	return c < 0x20 || c == 0x7f;
+}
+
 void ctl_clean(struct buf *out, const char *text)
 {
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
+	while (*text) {
+		size_t control = control_length(text);
 
-		buf_append(out, c < 0x20 || c == 0x7f ? "?" : text, 1);
+		buf_append(out, control ? "?" : text, 1);
+		text += control ? control : 1;
 	}
 }
 

@@ -209,9 +209,10 @@ class Hostile(http.server.BaseHTTPRequestHandler):
         if "/stdout" in self.path:
             self.answer(200, self.server.listing, "application/octet-stream")
         elif "/stderr" in self.path:
-            self.answer(200, b"")
+            self.answer(200, self.server.complaint)
         elif "/executions/" in self.path:
-            self.answer(200, b'{"id":"sexec_1","status":"completed","revision":2,"result":{"exit_code":0}}')
+            self.answer(200, json.dumps({"id": "sexec_1", "status": "completed", "revision": 2,
+                                         "result": {"exit_code": 1 if self.server.complaint else 0}}).encode())
         elif "list=" in self.path and self.server.too_large:
             self.answer(413, b'{"error":"payload_too_large","message":"the list has more than 100000 entries"}')
         elif "list=" in self.path:
@@ -222,7 +223,7 @@ class Hostile(http.server.BaseHTTPRequestHandler):
 
 def serve_lies(b):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hostile)
-    server.asked, server.paths, server.listing, server.too_large = [], [], b"", False
+    server.asked, server.paths, server.listing, server.too_large, server.complaint = [], [], b"", False, b""
     threading.Thread(target=server.serve_forever, daemon=True).start()
     b.port = server.server_address[1]
     return server
@@ -296,6 +297,12 @@ def test_a_lying_sandbox_writes_nothing_outside(make):
     done = b.ctl("get", *W, "-r", "t", "d", str(b.dir / "wrong"))
     check(done.returncode == 1 and b"damaged" in done.stderr, done.stderr)
     equal(os.listdir(b.dir / "wrong"), [])
+    # Nor do its words, or a name, move the terminal.
+    server.complaint = b"\x1b]0;mine\x07 and \xc2\x9b31m\nmore"
+    done = b.ctl("get", *W, "-r", "t", "d", str(b.dir / "told"))
+    check(done.returncode == 1 and b"?]0;mine? and ?31m\n" in done.stderr, done.stderr)
+    server.paths = ["a\u009bb", "d"]
+    equal(b.ctl("ls", *W, "t").stdout, b"a?b\nd\n")
     server.shutdown()
 
 
