@@ -465,6 +465,9 @@ bool recover_is_open(struct txn *txn, const char *id, void *executions);
 void create_idempotency_key(const char *workspace, const char *task, const char *key, char *ret, size_t cap);
 
 uint64_t output_size_now(struct output_reader *reader);
+/* How far a stream is: of an ended execution as its record says, whether or not the object is there. */
+int output_reach(struct executions *e, const char *id, unsigned stream, uint64_t *ret_size, bool *ret_final,
+		 struct err *err);
 /* Up to cap bytes of an object at offset; *ret_len says how many there were. */
 int output_read_object(struct executions *e, const char *key, uint64_t offset, void *buf, size_t cap, size_t *ret_len,
 		       struct err *err);

@@ -54,19 +54,11 @@ int execution_next_event(struct executions *e, const char *id, uint64_t after, u
 
 int execution_offsets(struct executions *e, const char *id, uint64_t ret_bytes[2], bool *ret_final, struct err *err)
 {
-	bool final = true;
+	bool final[2] = {false, false};
+	int rc = 0;
 
-	for (unsigned stream = 1; stream <= 2; stream++) {
-		struct output_reader *reader;
-		uint64_t size;
-		int rc = output_open(e, id, stream, &reader, err);
-
-		if (rc)
-			return rc;
-		ret_bytes[stream - 1] = output_size_now(reader);
-		final &= output_size(reader, &size, NULL) == 0;
-		output_close(reader);
-	}
-	*ret_final = final;
-	return 0;
+	for (unsigned i = 0; rc == 0 && i < 2; i++)
+		rc = output_reach(e, id, i + 1, &ret_bytes[i], &final[i], err);
+	*ret_final = final[0] && final[1];
+	return rc;
 }

@@ -16,6 +16,7 @@ struct output_reader {
 	char id[IDENT_ID_MAX + 1];
 	struct spool_output *live; /* NULL: remote or stored */
 	bool remote;		   /* another host has it */
+	bool unread;		   /* only its size is asked for: no object is looked at */
 	uint64_t size;
 	char key[RECORD_OUTPUT_KEY_MAX];
 	char *small; /* the whole stored output, when it is a row */
@@ -118,7 +119,7 @@ static int open_stored(struct output_reader *reader, const struct stored_size *i
 {
 	reader->size = in->size;
 	memcpy(reader->key, in->key, sizeof(reader->key));
-	return find_object(reader, err);
+	return reader->unread ? 0 : find_object(reader, err);
 }
 
 /* One host's store: what is not in its line has ended. */
@@ -167,7 +168,8 @@ static int find(struct output_reader *reader, struct err *err)
 							   : open_shared(reader, &in, err);
 }
 
-int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err)
+static int open_reader(struct executions *e, const char *id, unsigned stream, bool unread, struct output_reader **ret,
+		       struct err *err)
 {
 	struct output_reader *reader = record_id_valid(id) ? calloc(1, sizeof(*reader)) : NULL;
 	int rc;
@@ -177,6 +179,7 @@ int output_open(struct executions *e, const char *id, unsigned stream, struct ou
 					   : err_set(err, ERR_NOT_FOUND, "there is no execution %.48s", id);
 	reader->e = e;
 	reader->stream = stream;
+	reader->unread = unread;
 	snprintf(reader->id, sizeof(reader->id), "%s", id);
 	rc = find(reader, err);
 	if (rc)
@@ -184,6 +187,26 @@ int output_open(struct executions *e, const char *id, unsigned stream, struct ou
 	else
 		*ret = reader;
 	return rc;
+}
+
+int output_open(struct executions *e, const char *id, unsigned stream, struct output_reader **ret, struct err *err)
+{
+	return open_reader(e, id, stream, false, ret, err);
+}
+
+int output_reach(struct executions *e, const char *id, unsigned stream, uint64_t *ret_size, bool *ret_final,
+		 struct err *err)
+{
+	struct output_reader *reader;
+	uint64_t size;
+	int rc = open_reader(e, id, stream, true, &reader, err);
+
+	if (rc)
+		return rc;
+	*ret_size = output_size_now(reader);
+	*ret_final = output_size(reader, &size, NULL) == 0;
+	output_close(reader);
+	return 0;
 }
 
 struct piece {

@@ -174,6 +174,20 @@ def test_events_of_an_ended_execution(make):
     b.get("/sandbox/executions/sexec_0123456789abcdef01234567/events").expect(404)
 
 
+def test_a_lost_output_hides_no_end(make):
+    b = make().start()
+    record = b.run("t", "head -c 100000 /dev/zero")
+    lost = [path for path in (b.state / "objects").rglob("*") if path.is_file() and path.stat().st_size == 100000]
+    equal(len(lost), 1)
+    lost[0].unlink()
+    b.get(f"/sandbox/executions/{record['id']}/stdout").expect(500)
+    events = events_of(b, record["id"])
+    equal(statuses(events)[-1], "completed")
+    equal([data for _, kind, data in events if kind == "output"][-1], {"stdout_bytes": 100000, "stderr_bytes": 0})
+    done = b.ctl("events", record["id"])
+    check(done.returncode == 0 and b"completed" in done.stdout, done)
+
+
 def test_events_live(make):
     b = make().start()
     gate = b.dir / "gate"
