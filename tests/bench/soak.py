@@ -265,7 +265,8 @@ class Soak:
         for command in self.commands:
             if command.trouble:
                 self.judged.fault("lost", f"{command.key} {command.id} {command.trouble}")
-        self.judged.judge_lines(self.commands, self.completed, self.hosts[0].mock)
+        accepted = {command.key for command in self.commands if command.id}
+        self.judged.judge_lines(self.commands, accepted, self.completed, self.hosts[0].mock)
         ended = {command.id: command.record["status"] for command in self.commands if command.record}
         self.judged.judge_events(ended, counting.events_of(self.hosts[0]))
         for host in self.hosts:

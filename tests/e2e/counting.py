@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is counted where daemons are killed, from outside of them:
 
-  lost     accepted by the answer or by the store, but without a terminal state, with a wrong one, or without output or effect
+  lost     accepted by the answer or by the store, but without a terminal state, with a wrong one, or without output or effect;
+           or run without a record
   twice    commands whose own line stands more than once in their sandbox or in a file outside of all sandboxes
   illegal  executions whose published events no record could have gone through
   leaked   sessions that the provider still lists after everything was torn down, and processes left in them
@@ -106,12 +107,14 @@ class Counts:
                 self.fault("lost", f"{command.key} {record['id']} std{stream} {len(got)} bytes {got[:80]!r}")
         return True
 
-    def judge_lines(self, commands, completed, mock):
-        """What the commands themselves wrote; completed: keys of those that must have run."""
+    def judge_lines(self, commands, accepted, completed, mock):
+        """What the commands themselves wrote; accepted: keys of those that have a record, completed: of those that must have run."""
         lines = collections.Counter(self.outside.read_text().split())
         for command in commands:
             if lines[command.key] > 1:
                 self.fault("twice", f"{command.key} ran {lines[command.key]} times")
+            if lines[command.key] and command.key not in accepted:
+                self.fault("lost", f"{command.key} ran and has no record")
             if command.key in completed and not lines[command.key]:
                 self.fault("lost", f"{command.key} is completed and has never run")
         for ref in mock.sessions():

@@ -37,6 +37,9 @@ SANITIZED = is_sanitized()
 SIGNALS = {name: os.environ[name] + "".join(f":handle_{signal}=0" for signal in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
            for name in ("ASAN_OPTIONS", "TSAN_OPTIONS") if name in os.environ}
 
+# What sanitizers write into a log.
+REPORT = re.compile("^.*(ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:)", re.M)
+
 FULL = False  # set by run.py --full: the long matrices
 STORE = os.environ.get("BERTH_STORE", "sqlite")
 TARGET = os.environ.get("BERTH_TARGET", "mock")  # or kubernetes: the daemons' only target, see pod_target.py
@@ -176,6 +179,7 @@ class Berth:
         self.env = dict(env or {})
         self.programs, self.plugins, self.helpers = BUILD / "bin", BUILD / "lib/berth/plugins", BUILD / "bin"
         self.proc = None
+        self.crashes = 0  # that the test waited for
         self.port = None
         self.log_path = self.dir / "berthd.log"
         self.mock = make_provider(self.dir / "provider")
@@ -254,8 +258,7 @@ class Berth:
 
     def kill9(self):
         self.proc.send_signal(signal.SIGKILL)
-        self.proc.wait()
-        self.proc = None
+        equal(self.wait_dead(), -signal.SIGKILL, "what ended berthd before the kill")
 
     def wait_dead(self, seconds=30):
         try:
@@ -264,6 +267,11 @@ class Berth:
             raise Failure("berthd did not end")
         self.proc = None
         return code
+
+    def wait_crash(self, number):
+        """A crash that the test has made."""
+        equal(self.wait_dead(), -number, "berthd's end")
+        self.crashes += 1
 
     def stop(self):
         if self.proc is None:
@@ -274,6 +282,19 @@ class Berth:
     def restart(self):
         self.kill9()
         return self.start()
+
+    def fault(self):
+        """What no test may leave behind, whatever it looked at itself; empty when there is none."""
+        log = self.log()
+        report = REPORT.search(log)
+        if report:
+            return "sanitizer report\n" + log[report.start():][:6000]
+        crashes = re.findall("^berthd: crash: .*", log, re.M)
+        if len(crashes) != self.crashes:
+            return f"{self.crashes} crashes were waited for, the log has: {crashes}"
+        if self.proc is not None and self.proc.poll() is not None:
+            return f"berthd ended with {self.proc.returncode}, which nothing waited for: {log[-2000:]}"
+        return ""
 
     def close(self, keep=False):
         if self.proc is not None:

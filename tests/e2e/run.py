@@ -33,6 +33,31 @@ def collect(patterns):
     return tests
 
 
+def judge(name, function, make):
+    """What the test says of itself."""
+    try:
+        if harness.TARGET != "mock" and pod_target.why_not(name):
+            raise harness.Skipped(pod_target.why_not(name))
+        if harness.STORE != "sqlite" and hasattr(function, "only_sqlite"):
+            raise harness.Skipped(function.only_sqlite)
+        function(make)
+        return "ok", ""
+    except harness.Skipped as skip:
+        return "skip", str(skip)
+    except BaseException:  # noqa: B902 - whatever it is, the test has failed
+        return "FAIL", traceback.format_exc()
+
+
+def end(berth, keep):
+    """Closes it; returns what it leaves that no test may."""
+    try:
+        fault = berth.fault()
+        berth.close(keep=keep(fault))
+        return fault
+    except BaseException:  # noqa: B902 - likewise
+        return traceback.format_exc()
+
+
 def run_one(name, function, keep):
     made = []
 
@@ -42,30 +67,13 @@ def run_one(name, function, keep):
         return berth
 
     start = time.monotonic()
-    try:
-        if harness.TARGET != "mock" and pod_target.why_not(name):
-            raise harness.Skipped(pod_target.why_not(name))
-        if harness.STORE != "sqlite" and hasattr(function, "only_sqlite"):
-            raise harness.Skipped(function.only_sqlite)
-        function(make)
-        outcome, text = "ok", ""
-    except harness.Skipped as skip:
-        outcome, text = "skip", str(skip)
-    except Exception:
-        outcome = "FAIL"
-        text = traceback.format_exc()
-        for berth in made:
-            text += f"\n--- log of {berth.dir} ---\n" + "\n".join(berth.log().splitlines()[-40:])
-    finally:
-        for berth in made:
-            sanitized = [line for line in berth.log().splitlines()
-                         if "ERROR: AddressSanitizer" in line or "WARNING: ThreadSanitizer" in line
-                         or "runtime error:" in line or "ERROR: LeakSanitizer" in line]
-            if sanitized and outcome == "ok":
-                log = berth.log()
-                at = log.find(sanitized[0])
-                outcome, text = "FAIL", "sanitizer report\n" + log[at:at + 6000]
-            berth.close(keep=keep and outcome == "FAIL")
+    outcome, text = judge(name, function, make)
+    if outcome == "FAIL":
+        text += "".join(f"\n--- log of {berth.dir} ---\n" + "\n".join(berth.log().splitlines()[-40:]) for berth in made)
+    for berth in made:
+        fault = end(berth, lambda fault: keep and (fault or outcome == "FAIL"))
+        if fault:
+            outcome, text = "FAIL", text + "\n" + fault
     return outcome, text, time.monotonic() - start
 
 
@@ -123,6 +131,7 @@ def run_all(tests, args):
             thread.start()
         for thread in threads:
             thread.join()
+    counts["FAIL"] += len(tests) - sum(counts.values())  # those of which nothing was heard
     print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
     return 1 if counts["FAIL"] or not sum(counts.values()) else 0
 

@@ -46,12 +46,13 @@ class FleetMatrix(test_matrix.Matrix):
         return f"{self.point} 1" in host.failpoint_hits()[self.hits[host]:]
 
     def check_successor(self, host):
+        check(self.late, "a host ended that nothing was to end:", host.log()[-2000:])
         equal(host.wait_dead(), -9, "the successor's end")
         check(self.reached(host), "the failpoint reported its hit:", host.failpoint_hits())
 
     def start_dead(self):
         for host in self.hosts:
-            if self.late and host.proc is not None and host.proc.poll() is not None:
+            if host.proc is not None and host.proc.poll() is not None:
                 self.check_successor(host)
             if host.proc is None:
                 host.failpoints()

@@ -134,13 +134,14 @@ class Matrix:
             except Failure:
                 if not self.dead():
                     raise
-                code = self.b.wait_dead()
-                equal(code, -9, "only a failpoint ends a daemon")
                 self.note_second()
 
     def note_second(self):
-        check(any(hit.startswith((f"{self.second} ", f"{self.late} ")) for hit in self.b.failpoint_hits()[self.seen:]),
+        equal(self.b.wait_dead(), -9, "only a failpoint ends a daemon")
+        hits = self.b.failpoint_hits()
+        check(any(hit.startswith((f"{self.second} ", f"{self.late} ")) for hit in hits[self.seen:]),
               "the second kill was reported:", self.second, self.late)
+        self.seen = len(hits)
         self.counts["second"] += 1
         self.b.failpoints()
 
@@ -160,7 +161,6 @@ class Matrix:
                     pass
                 if not self.dead():
                     raise
-                self.b.wait_dead()
                 self.note_second()
                 self.start()
 
@@ -176,7 +176,7 @@ class Matrix:
 
     def judge(self, commands, torn):
         """Every accepted one, and those whose answer the kill took: the store may hold them."""
-        completed = set()
+        accepted, completed = set(), set()
         listed = {}
         for workspace in {command.workspace for command in commands}:
             listed.update(self.surviving(lambda: self.listed(workspace)))
@@ -184,6 +184,7 @@ class Matrix:
             identity = command.id or listed.get(command.key, {}).get("id")
             if identity is None:
                 continue
+            accepted.add(command.key)
             self.counts["accepted"] += 1
             try:
                 record = self.surviving(lambda: self.b.finish(identity, END_S))
@@ -194,7 +195,7 @@ class Matrix:
             self.ended[identity] = record["status"]
             if self.surviving(lambda: self.judged.judge_record(command, torn, record, lambda stream: self.b.output(record["id"], stream))):
                 completed.add(command.key)
-        self.judged.judge_lines(commands, completed, self.b.mock)
+        self.judged.judge_lines(commands, accepted, completed, self.b.mock)
 
     def clear(self, commands, seconds=15):
         """Everything is torn down; what the provider then still lists is leaked."""
@@ -282,7 +283,7 @@ for each in POINTS:
 
 
 def test_the_counts_can_fail(make):
-    """The judgement itself: one command of four was lost, one ran twice, a session and a process are left."""
+    """The judgement itself: one command of four was lost, one ran twice, one without a record, a session and a process are left."""
     matrix = make_matrix(make, "exec.ended")
     b = matrix.b.start()
     commands = [matrix.make_command("w", number) for number in range(4)]
@@ -292,10 +293,11 @@ def test_the_counts_can_fail(make):
         matrix.send(command)
         b.finish(command.id)
     lines = matrix.outside.read_text().splitlines()
-    matrix.outside.write_text("\n".join([*lines[1:], lines[-1]]) + "\n")
+    commands.append(matrix.make_command("w", 4))
+    matrix.outside.write_text("\n".join([*lines[1:], lines[-1], commands[-1].key]) + "\n")
     kept = b.create("t9", "sleep 60 & echo kept", "other", keep_descendants=True, wait="20s").expect(200).json
     matrix.judge(commands, set())
-    equal((matrix.counts["lost"], matrix.counts["twice"]), (1, 1), f"{kept['id']}: {matrix.faults}")
+    equal((matrix.counts["lost"], matrix.counts["twice"]), (2, 1), f"{kept['id']}: {matrix.faults}")
     matrix.clear(commands, seconds=1)  # which leaves t9 alone
     check(matrix.counts["leaked"] >= 2, "a session and a process are left:", matrix.faults)
     matrix.judged.judge_events({**matrix.ended, kept["id"]: "cancelled"}, events_of(b))

@@ -306,7 +306,7 @@ def test_g3_crash_reports(make):
         b = with_zoo(make, animal).start()
         b.sh("t", "echo before > kept")
         lost = b.create("t-crash", "true", region=animal).expect(202).json["id"]
-        equal(b.wait_dead(), -getattr(signal, what.split()[0]), animal)
+        b.wait_crash(getattr(signal, what.split()[0]))
         crash_report(b, animal)
         b.start()  # what the task had is there, and the command that was lost is not run again
         equal(b.sh("t", "cat kept"), b"before\n")
@@ -319,7 +319,7 @@ def test_g3_crash_reports(make):
 def test_g3_crash_in_open(make):
     without_sanitizers()
     b = with_zoo(make, "open-crashes").start(wait=False)
-    equal(b.wait_dead(), -signal.SIGSEGV)
+    b.wait_crash(signal.SIGSEGV)
     line = said(b, "berthd: crash: ")
     check(re.fullmatch(r"berthd: crash: SIGSEGV at address 0x10, instruction 0x[0-9a-f]+ in plugin open-crashes"
                        r"\+0x[0-9a-f]+, in open of plugin open-crashes, target open-crashes", line), line)
@@ -329,7 +329,7 @@ def test_g3_crash_sent_from_outside(make):
     without_sanitizers()
     b = make().start()
     b.proc.send_signal(signal.SIGABRT)
-    equal(b.wait_dead(), -signal.SIGABRT)
+    b.wait_crash(signal.SIGABRT)
     line = said(b, "berthd: crash: ")
     check(re.fullmatch(r"berthd: crash: SIGABRT sent by process [0-9]+, instruction 0x[0-9a-f]+ outside the plugins, "
                        r"on a thread that is in no plugin's call", line), line)
@@ -343,7 +343,7 @@ def test_g3_crash_on_a_thread_of_the_host(make):
     threads = {pathlib.Path(f"/proc/{pid}/task/{t}/comm").read_text().strip(): int(t) for t in os.listdir(f"/proc/{pid}/task")}
     tgkill = {"x86_64": 234, "aarch64": 131}[platform.machine()]
     equal(ctypes.CDLL(None).syscall(tgkill, pid, threads["keeper"], signal.SIGSEGV), 0, "tgkill")
-    equal(b.wait_dead(), -signal.SIGSEGV)
+    b.wait_crash(signal.SIGSEGV)
     line = said(b, "berthd: crash: ")
     check(re.fullmatch(r"berthd: crash: SIGSEGV sent by process [0-9]+, instruction 0x[0-9a-f]+ outside the plugins, "
                        r"on a thread that is in no plugin's call", line), line)
