@@ -14,6 +14,9 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "execution/execution.h"
+#include "store/store.h"
+
+#define LOOK_MS 4000
 
 static int load_tls(const struct conf *conf, struct tls **ret, struct err *err)
 {
@@ -43,6 +46,7 @@ int api_start(const struct api_config *config, struct api **ret, struct err *err
 		.routes = api_routes,
 		.auth = {.tokens = conf->tokens, .token_count = conf->token_count, .control = conf->control},
 		.watch = config->watch,
+		.look_ms = store_is_exclusive(config->store) ? 0 : LOOK_MS,
 		.address = conf->listen,
 		.port = (unsigned)conf->port,
 		.workers = (unsigned)conf->http_workers,

@@ -181,6 +181,11 @@ struct watch *server_watch(struct server *server)
 	return server->config.watch;
 }
 
+int64_t server_look_ms(const struct server *server)
+{
+	return server->config.look_ms;
+}
+
 /* ---- start ---- */
 
 static size_t keep_escapes(void *cls, struct MHD_Connection *conn, char *text)

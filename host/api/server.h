@@ -25,6 +25,7 @@ struct server_config {
 	const struct route *routes;
 	struct auth auth; /* borrowed until server_set_auth */
 	struct watch *watch;
+	int64_t look_ms;     /* who waits looks again after so long, told or not; 0: is told of everything */
 	const char *address; /* numeric */
 	unsigned port;	     /* 0: a free one */
 	unsigned workers; /* threads of each of the two pools: short and long requests */
@@ -61,6 +62,7 @@ void server_stat(struct server *server, struct server_stat *ret);
 struct auth_set *server_auth(struct server *server); /* a reference */
 struct tls *server_tls(struct server *server);	     /* a reference, or NULL */
 struct watch *server_watch(struct server *server);
+int64_t server_look_ms(const struct server *server);
 /* Runs the request's handler (or pump) on a worker; takes over the caller's reference of req. */
 void server_again(struct server *server, struct req *req);
 

@@ -52,6 +52,15 @@ static void fire(struct watch_waiter *waiter, bool timed_out)
 		server_again(req->server, req);
 }
 
+/* A notice of another host can be lost. */
+static int64_t next_look_ns(const struct req *req, int64_t deadline_ns)
+{
+	int64_t look_ms = server_look_ms(req->server);
+	int64_t look_ns = look_ms > 0 ? clock_after_ms(look_ms) : INT64_MAX;
+
+	return look_ns < deadline_ns ? look_ns : deadline_ns;
+}
+
 static void arm(struct req *req, const char *key, int64_t deadline_ns)
 {
 	struct req_wait *wait = &req->wait;
@@ -63,7 +72,7 @@ static void arm(struct req *req, const char *key, int64_t deadline_ns)
 	wait->waiter.key = wait->key;
 	wait->waiter.fire = fire;
 	wait->waiter.arg = req;
-	wait->waiter.deadline_ns = deadline_ns;
+	wait->waiter.deadline_ns = next_look_ns(req, deadline_ns);
 	watch_add(server_watch(req->server), &wait->waiter);
 }
 

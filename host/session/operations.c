@@ -18,6 +18,7 @@
 
 #define RETRY_FIRST_MS 50
 #define RETRY_MOST_MS 2000
+#define LOOK_MS 4000 /* who waits for another host, whose notice can be lost, looks by itself */
 
 /* ---- begin ---- */
 
@@ -206,14 +207,21 @@ static int check_may_begin(struct sessions *s, struct err *err)
 	return 0;
 }
 
+static int64_t look_ms(const struct sessions *s)
+{
+	return store_is_exclusive(s->config.store) ? s->rules.op_ttl_ms : binding_min(LOOK_MS, s->rules.op_ttl_ms);
+}
+
 /* A session that another host makes or removes comes to nothing when that host is dead: whoever collects looks as soon as the
  * owner's time is over, not in its next round, and this begin asks again then. */
 static int wait_for_owner(struct sessions *s, struct txn *txn, const struct row *row, struct session_begin *begin, struct err *err)
 {
 	int64_t left = row->b.owner_until_ms - row->now;
 
-	if (begin->outcome != BEGIN_WAIT || row->b.state == BINDING_LIVE || !*row->b.owner ||
-	    strcmp(row->b.owner, s->config.host_id) == 0)
+	if (begin->outcome != BEGIN_WAIT)
+		return 0;
+	begin->retry_at_ms = binding_min(begin->retry_at_ms, row->now + look_ms(s));
+	if (row->b.state == BINDING_LIVE || !*row->b.owner || strcmp(row->b.owner, s->config.host_id) == 0)
 		return 0;
 	begin->over_in_ms = left > 0 ? left : 0;
 	if (left > 0 && row->b.owner_until_ms < begin->retry_at_ms)
@@ -421,8 +429,8 @@ int session_acquire(struct sessions *s, struct session_begin *begin, int64_t dea
 	session_begin_prepare(s, begin);
 	task_watch_key(&begin->ident, key);
 	while (!done) {
-		/* Also looks without being told, once per time to live. */
-		int64_t until = binding_min(clock_after_ms(s->rules.op_ttl_ms), deadline_ns);
+		/* Also looks without being told. */
+		int64_t until = binding_min(clock_after_ms(look_ms(s)), deadline_ns);
 
 		done = watch_block(s->config.watch, key, acquire_try, &acquire, until);
 		if (!done && until >= deadline_ns)

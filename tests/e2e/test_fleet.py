@@ -4,12 +4,14 @@
 import json
 import re
 import signal
+import threading
 import time
 
 import harness
 import stored
 from fleet import fleet, id_of, running_under
 from harness import check, equal, wait_for
+from redis_server import RedisServer
 
 SHORT = 'execution: { claim_ttl = "1s"; };\nlease: { operation_ttl = "1s"; owner_ttl = "1s"; };\ngc: { interval = "500ms"; };'
 
@@ -42,6 +44,22 @@ def test_a_cancel_reaches_the_owner(make):
         equal(b.finish(made)["status"], "cancelled")
         check(time.monotonic() - start < 5 * harness.PATIENCE, "a cancel took", time.monotonic() - start)
         equal(a.processes(), [])
+
+
+def test_who_waits_looks_although_every_notice_is_lost(make):
+    server = RedisServer().start()
+    try:
+        with fleet(make, server=server) as (a, b):
+            server.call("ACL", "SETUSER", "default", "resetchannels")
+            made = a.create("t", f"while [ ! -e {a.dir}/gate ]; do sleep 0.1; done").expect(202).json["id"]
+            wait_for(lambda: b.record(made)["status"] == "running", 20, "the command to run")
+            start = time.monotonic()
+            threading.Timer(2, (a.dir / "gate").touch).start()
+            record = b.get(f"/sandbox/executions/{made}", wait="60s").expect(200).json
+            equal(record["status"], "completed")
+            check(time.monotonic() - start < 40, "it waited to the end of its time")
+    finally:
+        server.close()
 
 
 def test_a_cancel_waits_for_no_object(make):

@@ -29,7 +29,8 @@ struct redis_listener {
 	void *arg;
 	struct rconn conn;
 	int stop_fd;
-	bool asked; /* a PING is under way */
+	bool asked;   /* a PING is under way */
+	bool refused; /* and that was told */
 	pthread_t thread;
 	char channel[160];
 };
@@ -42,20 +43,27 @@ static bool sleep_unless_stopped(struct redis_listener *l, int64_t ms)
 	return poll(&fd, 1, (int)ms) == 0;
 }
 
-/* A message is the name of who tells, a blank, the keys of one step, a line each. What this process tells it has told itself. */
-static void take_message(struct redis_listener *l, const redisReply *reply)
+static void take_refusal(struct redis_listener *l, const char *why)
+{
+	if (!l->refused)
+		log_warn("Redis refuses the notices of other hosts; what they do is seen later", KS("error", why));
+	l->refused = true;
+}
+
+/* What was told before nobody heard. */
+static void take_start(struct redis_listener *l)
+{
+	atomic_store(&l->store->hears, true);
+	l->refused = false;
+	l->fn(NULL, l->arg);
+}
+
+/* The name of who tells, a blank, the keys of one step, a line each. What this process tells it has told itself. */
+static void take_notice(struct redis_listener *l, char *text)
 {
 	size_t own = strlen(l->store->applier);
-	char *text, *key;
+	char *key;
 
-	l->asked = false;
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[0]->str)
-		return;
-	if (strcmp(reply->element[0]->str, "subscribe") == 0)
-		atomic_store(&l->store->hears, true);
-	if (strcmp(reply->element[0]->str, "message") != 0 || !reply->element[2]->str)
-		return;
-	text = reply->element[2]->str;
 	if (strncmp(text, l->store->applier, own) == 0 && text[own] == ' ')
 		return;
 	atomic_fetch_add(&l->store->others, 1);
@@ -65,6 +73,23 @@ static void take_message(struct redis_listener *l, const redisReply *reply)
 	while ((key = strsep(&text, "\n")) != NULL)
 		if (*key != '\0')
 			l->fn(key, l->arg);
+}
+
+/* False: the connection is of no use. */
+static bool take_message(struct redis_listener *l, const redisReply *reply)
+{
+	l->asked = false;
+	if (reply->type == REDIS_REPLY_ERROR) {
+		take_refusal(l, reply->str);
+		return false;
+	}
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 || !reply->element[0]->str)
+		return true;
+	if (strcmp(reply->element[0]->str, "subscribe") == 0)
+		take_start(l);
+	else if (strcmp(reply->element[0]->str, "message") == 0 && reply->element[2]->str)
+		take_notice(l, reply->element[2]->str);
+	return true;
 }
 
 /* One: this process, which listens. While it does not, the one is somebody else. */
@@ -78,11 +103,12 @@ void redis_heard_by(struct redis_store *store, int64_t receivers, unsigned other
 static bool take_all(struct redis_listener *l)
 {
 	void *reply = NULL;
+	bool good = true;
 
-	while (redisGetReplyFromReader(l->conn.ctx, &reply) == REDIS_OK) {
+	while (good && redisGetReplyFromReader(l->conn.ctx, &reply) == REDIS_OK) {
 		if (!reply)
 			return true;
-		take_message(l, reply);
+		good = take_message(l, reply);
 		freeReplyObject(reply);
 	}
 	return false;
@@ -153,10 +179,9 @@ static void *listen_main(void *arg)
 
 	while (go_on) {
 		if (subscribe(l)) {
-			wait_ms = RETRY_FIRST_MS;
-			l->fn(NULL, l->arg);
 			go_on = follow(l);
-			atomic_store(&l->store->hears, false);
+			if (atomic_exchange(&l->store->hears, false))
+				wait_ms = RETRY_FIRST_MS;
 			atomic_store(&l->store->alone_until_ns, 0);
 			wire_drop(&l->conn);
 		}
@@ -205,6 +230,47 @@ void redis_unlisten(struct redis_store *store)
 	eventfd_write(l->stop_fd, 1);
 	pthread_join(l->thread, NULL);
 	listener_free(l);
+}
+
+static int try_channel(struct rconn *conn, const char *channel, struct err *err)
+{
+	struct wire_args args = {0};
+	redisReply *reply = NULL;
+	char why[320];
+	bool again;
+	int rc;
+
+	wire_text(&args, "SUBSCRIBE");
+	wire_text(&args, channel);
+	rc = args.error ? err_set(err, ERR_NOMEM, "no memory to talk to Redis")
+			: wire_send(conn, &args, NULL, 0, &reply, NULL, err);
+	wire_fini(&args);
+	if (rc == 0 && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOPERM ", 7) == 0) {
+		snprintf(why, sizeof(why), "NOPERM SUBSCRIBE %.160s: %.120s", channel, reply->str + 7);
+		rc = wire_error(why, &again, err);
+	} else if (rc == 0 && reply->type == REDIS_REPLY_ERROR) {
+		rc = wire_error(reply->str, &again, err);
+	}
+	freeReplyObject(reply);
+	return rc;
+}
+
+/* A connection that has subscribed serves nothing else. Whoever may subscribe to a channel may publish there, and nobody gets a
+ * message of a trial. */
+int redis_try_channels(struct redis_store *store, struct err *err)
+{
+	struct rconn conn = {.store = store};
+	struct redis_info info;
+	char notices[160];
+	int rc = wire_connect(&conn, &info, err);
+
+	snprintf(notices, sizeof(notices), "%.140s:notices", store->prefix);
+	if (rc == 0)
+		rc = try_channel(&conn, notices, err);
+	for (unsigned i = 0; rc == 0 && i < STREAM_COUNT; i++)
+		rc = try_channel(&conn, store->streams[i], err);
+	wire_drop(&conn);
+	return rc;
 }
 
 int redis_listen(struct store *base, void (*fn)(const char *key, void *arg), void *arg, struct err *err)

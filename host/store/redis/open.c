@@ -157,6 +157,8 @@ static int open_once(struct rconn *conn, const char *candidate, struct err *err)
 	if (rc == 0 && redis_id_of(conn->store)[0] == '\0')
 		rc = script_load(conn, err);
 	if (rc == 0)
+		rc = redis_try_channels(conn->store, err);
+	if (rc == 0)
 		rc = open_rows(conn, candidate, err);
 	if (rc == 0) {
 		memcpy(conn->run_id, info.run_id, sizeof(conn->run_id));

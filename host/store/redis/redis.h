@@ -267,6 +267,8 @@ int step_view(struct store *base, store_step step, void *arg, struct err *err);
 /* listen.c */
 int redis_listen(struct store *base, void (*fn)(const char *key, void *arg), void *arg, struct err *err);
 void redis_unlisten(struct redis_store *store);
+/* Refuses, on a connection of its own, where the user may not use one of the channels. */
+int redis_try_channels(struct redis_store *store, struct err *err);
 /* So many heard the notices of a step; others: as store->others was before it was sent. */
 void redis_heard_by(struct redis_store *store, int64_t receivers, unsigned others);
 

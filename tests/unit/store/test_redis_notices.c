@@ -125,14 +125,14 @@ static void the_others_hear_what_was_committed(void **state)
 	heard_fini(&other);
 }
 
-static unsigned count_of(struct heard *heard)
+static unsigned read_number(struct heard *heard, const unsigned *number)
 {
-	unsigned count;
+	unsigned now;
 
 	lock_take(&heard->lock);
-	count = heard->count;
+	now = *number;
 	lock_drop(&heard->lock);
-	return count;
+	return now;
 }
 
 /* One that is alone tells nobody; a newcomer says that it is there, and hears from then on. */
@@ -153,9 +153,9 @@ static void a_newcomer_hears_one_that_was_alone(void **state)
 		assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a"}, &err), 0);
 	assert_int_equal(store_listen(stores[1], hear, &other, &err), 0);
 	until_ns = clock_after_ms(PATIENCE_MS);
-	while (count_of(&other) == 0 && clock_left_ms(until_ns) > 0)
+	while (read_number(&other, &other.count) == 0 && clock_left_ms(until_ns) > 0)
 		assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:a"}, &err), 0);
-	assert_int_not_equal(count_of(&other), 0);
+	assert_int_not_equal(read_number(&other, &other.count), 0);
 	store_close(stores[0]);
 	store_close(stores[1]);
 	assert_int_equal(own.count, 0);
@@ -190,6 +190,43 @@ static void a_lost_connection_is_told(void **state)
 	heard_fini(&heard);
 }
 
+static bool was_refused(void)
+{
+	char *text = redis_server_ask(&server, "ACL LOG");
+	bool any = strcmp(text, "0") != 0;
+
+	free(text);
+	return any;
+}
+
+/* What is refused once is asked for again, and nobody takes it for given meanwhile. */
+static void a_refused_subscription_is_asked_for_again(void **state)
+{
+	struct store *stores[2];
+	struct heard heard;
+	struct err err = {0};
+	int64_t until_ns = clock_after_ms(PATIENCE_MS);
+
+	(void)state;
+	heard_init(&heard);
+	open_two("refused", stores);
+	assert_int_equal(store_listen(stores[1], hear, &heard, &err), 0);
+	wait_until(&heard, &heard.lost, 1);
+	redis_server_must(&server, "ACL SETUSER default resetchannels", "OK");
+	free(redis_server_ask(&server, "CLIENT KILL TYPE pubsub"));
+	while (!was_refused() && clock_left_ms(until_ns) > 0)
+		;
+	assert_int_equal(read_number(&heard, &heard.lost), 1);
+	redis_server_must(&server, "ACL SETUSER default allchannels", "OK");
+	wait_until(&heard, &heard.lost, 2);
+	assert_int_equal(store_update(stores[0], tell_step, &(struct tell){.key = "exec:e"}, &err), 0);
+	wait_until(&heard, &heard.count, 1);
+	assert_string_equal(heard.last, "exec:e");
+	store_close(stores[0]);
+	store_close(stores[1]);
+	heard_fini(&heard);
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -211,6 +248,7 @@ int main(void)
 		cmocka_unit_test(the_others_hear_what_was_committed),
 		cmocka_unit_test(a_newcomer_hears_one_that_was_alone),
 		cmocka_unit_test(a_lost_connection_is_told),
+		cmocka_unit_test(a_refused_subscription_is_asked_for_again),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

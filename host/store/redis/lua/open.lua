@@ -12,7 +12,7 @@ local commands = {
 	{ 'HLEN', probe }, { 'HDEL', probe, 'a' }, { 'EXPIRE', probe, '1' },
 	{ 'DEL', probe }, { 'ZADD', probe, '0', 'a' }, { 'ZRANGE', probe, '0', '-1' }, { 'ZCARD', probe },
 	{ 'ZRANGEBYLEX', probe, '-', '+' }, { 'ZREVRANGEBYLEX', probe, '+', '-' }, { 'ZRANGEBYSCORE', probe, '0', '1' },
-	{ 'ZREM', probe, 'a' }, { 'EXISTS', probe },
+	{ 'ZREM', probe, 'a' }, { 'EXISTS', probe }, { 'PING' }, { 'PUBLISH', P .. ':notices', '' },
 }
 for i = 4, #ARGV do
 	if i ~= 5 and i ~= 6 then
