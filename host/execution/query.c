@@ -120,26 +120,63 @@ bool execution_runs_here(struct executions *e, const char *id)
 
 /* ---- preview ---- */
 
-static int put_piece(struct output_reader *reader, const char *name, uint64_t offset, size_t len, struct buf *buf,
-		     bool *lossy, struct err *err)
+static int read_piece(struct output_reader *reader, uint64_t offset, char *piece, size_t *len, struct err *err)
 {
-	char *piece = malloc(len + 1);
-	size_t got = 0;
+	size_t got = 0, n = 1;
 	bool end;
-	int rc = piece ? 0 : err_set(err, ERR_NOMEM, "no memory for a preview");
+	int rc = 0;
 
-	while (rc == 0 && got < len) {
-		size_t n = 0;
-
-		rc = output_read(reader, offset + got, piece + got, len - got, &n, &end, err);
+	while (rc == 0 && got < *len && n) {
+		n = 0;
+		rc = output_read(reader, offset + got, piece + got, *len - got, &n, &end, err);
 		got += n;
-		if (n == 0)
-			break;
 	}
+	*len = got;
+	return rc;
+}
+
+/* Bytes at the end that begin a character which goes on behind it. */
+static size_t begun_at_end(const char *ptr, size_t len)
+{
+	static const unsigned char longer[] = {0, 0xc2, 0xe0, 0xf0};
+
+	for (size_t n = 1; n <= len && n < sizeof(longer); n++) {
+		unsigned char c = (unsigned char)ptr[len - n];
+
+		if ((c & 0xc0) != 0x80)
+			return c >= longer[n] && c <= 0xf4 ? n : 0;
+	}
+	return 0;
+}
+
+/* Bytes in front that end a character which began before it. */
+static size_t ended_in_front(const char *ptr, size_t len)
+{
+	size_t n = 0;
+
+	while (n < len && n < 3 && ((unsigned char)ptr[n] & 0xc0) == 0x80)
+		n++;
+	return n;
+}
+
+/* cut: a head ends, or a tail begins, where its size says, perhaps within a character. *len: what is shown of it. */
+static int put_piece(struct output_reader *reader, const char *name, uint64_t offset, bool cut, size_t *len,
+		     struct buf *buf, bool *lossy, struct err *err)
+{
+	char *piece = malloc(*len + 1);
+	size_t skip = 0;
+	int rc = piece ? read_piece(reader, offset, piece, len, err)
+		       : err_set(err, ERR_NOMEM, "no memory for a preview");
+
 	if (rc == 0) {
-		*lossy |= !ident_utf8_valid(piece, got);
+		if (cut && offset)
+			skip = ended_in_front(piece, *len);
+		*len -= skip;
+		if (cut && !offset)
+			*len -= begun_at_end(piece, *len);
+		*lossy |= !ident_utf8_valid(piece + skip, *len);
 		buf_printf(buf, "\"%s\":", name);
-		json_put_string(buf, piece, got);
+		json_put_string(buf, piece + skip, *len);
 	}
 	free(piece);
 	return rc;
@@ -162,10 +199,10 @@ static int put_stream(struct executions *e, const char *id, unsigned stream, siz
 	if (size > preview)
 		tail = preview / 2;
 	buf_printf(buf, "\"%s\":{", stream == 1 ? "stdout" : "stderr");
-	rc = put_piece(reader, "head", 0, head, buf, &lossy, err);
+	rc = put_piece(reader, "head", 0, size > preview, &head, buf, &lossy, err);
 	if (rc == 0 && tail) {
 		buf_puts(buf, ",");
-		rc = put_piece(reader, "tail", size - tail, tail, buf, &lossy, err);
+		rc = put_piece(reader, "tail", size - tail, true, &tail, buf, &lossy, err);
 	}
 	buf_printf(buf, ",\"bytes\":%llu,\"omitted_bytes\":%llu,\"lossy\":%s}", (unsigned long long)size,
 		   (unsigned long long)(size - head - tail), lossy ? "true" : "false");

@@ -353,6 +353,32 @@ static void previews_say_what_they_leave_out(void **state)
 	buf_fini(&buf);
 }
 
+static void previews_cut_no_character(void **state)
+{
+	static const struct {
+		const char *text, *stdout_text;
+		size_t preview;
+	} rows[] = {
+		{"éééé", "{\"head\":\"é\",\"tail\":\"\",\"bytes\":8,\"omitted_bytes\":6,\"lossy\":false}", 3},
+		{"éééé", "{\"head\":\"\",\"tail\":\"\",\"bytes\":8,\"omitted_bytes\":8,\"lossy\":false}", 2},
+		{"a😀b😀c", "{\"head\":\"a\",\"tail\":\"c\",\"bytes\":11,\"omitted_bytes\":9,\"lossy\":false}", 8},
+		{"\\303\\251\\200x\\377", "{\"head\":\"é�x�\",\"bytes\":5,\"omitted_bytes\":0,\"lossy\":true}", 5},
+	};
+	char id[IDENT_ID_MAX + 1], script[80];
+	struct buf buf;
+
+	(void)state;
+	buf_init(&buf, 1 << 20);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		snprintf(script, sizeof(script), "printf '%s'", rows[i].text);
+		run("t", script, id);
+		buf_clear(&buf);
+		assert_int_equal(execution_render(host.e, id, rows[i].preview, &buf, NULL, NULL), 0);
+		assert_non_null(strstr(buf.ptr, rows[i].stdout_text));
+	}
+	buf_fini(&buf);
+}
+
 static void a_reader_follows_a_running_command(void **state)
 {
 	struct output_reader *reader;
@@ -410,6 +436,7 @@ int main(void)
 		TEST(a_token_is_used_up_by_a_record_of_its_key),
 		TEST(lists_are_newest_first),
 		TEST(previews_say_what_they_leave_out),
+		TEST(previews_cut_no_character),
 		TEST(a_reader_follows_a_running_command),
 		TEST(unknown_ids_are_not_found),
 	};
