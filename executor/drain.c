@@ -12,7 +12,7 @@
 
 #include "../sdk/lib/supervised_files.h"
 
-static bool end_one(int run_fd, const char *id, bool at_once, bool first)
+static bool end_one(int run_fd, const char *id, bool at_once)
 {
 	struct sup_started started;
 	int fd = openat(run_fd, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -20,17 +20,18 @@ static bool end_one(int run_fd, const char *id, bool at_once, bool first)
 
 	if (fd < 0)
 		return false;
-	/* What has not started yet does not start any more: the request is refused, or its launcher finds this. */
-	rc = first ? sup_poison(fd, UINT32_MAX, &started) == 1 ? 0 : -1 : sup_started_read(fd, &started);
+	/* What has not started yet does not start any more: the request is refused, or its launcher finds this. Where the
+	 * lock is held, by a launcher or a command, it is tried again at the next look. */
+	rc = sup_poison_now(fd, UINT32_MAX, &started);
 	close(fd);
-	if (rc < 0 || !sup_supervisor_alive(&started))
+	if (rc != 1 || !sup_supervisor_alive(&started))
 		return false;
 	/* Each time: it may have started since the last. */
 	(void)sup_signal_supervisor(&started, at_once ? SIGUSR1 : SIGTERM);
 	return true;
 }
 
-size_t drain_commands(int run_fd, bool at_once, bool first)
+size_t drain_commands(int run_fd, bool at_once)
 {
 	int fd = openat(run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -39,7 +40,7 @@ size_t drain_commands(int run_fd, bool at_once, bool first)
 
 	while (dir && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
-			alive += end_one(run_fd, entry->d_name, at_once, first);
+			alive += end_one(run_fd, entry->d_name, at_once);
 	if (dir)
 		closedir(dir);
 	else if (fd >= 0)

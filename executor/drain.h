@@ -8,6 +8,6 @@
 
 /* Tells every supervisor of the run directory to end its command: TERM and its grace, or at once. Returns how many
  * live. */
-size_t drain_commands(int run_fd, bool at_once, bool first);
+size_t drain_commands(int run_fd, bool at_once);
 
 #endif

@@ -131,8 +131,8 @@ static void drain(struct executor *executor, int signals)
 	bool at_once = false;
 
 	atomic_store(&executor->draining, true);
-	for (bool first = true; sup_now_ns() < until && sup_now_ns() < farewell; first = false) {
-		if (drain_commands(executor->state.run_fd, at_once, first) > 0)
+	while (sup_now_ns() < until && sup_now_ns() < farewell) {
+		if (drain_commands(executor->state.run_fd, at_once) > 0)
 			farewell = INT64_MAX;
 		else if (atomic_load(&executor->operations) == 0)
 			break;

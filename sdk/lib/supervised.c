@@ -152,6 +152,9 @@ static int32_t reattach(struct sup_op *op, const struct berth_resume *resume)
 	if (rc == 0)
 		return localfs_fail(op->host, op->call, BERTH_NOT_STARTED, "not_started",
 				    "it has not started and will not");
+	if (started.attempt > resume->attempt)
+		return localfs_fail(op->host, op->call, BERTH_UNKNOWN, "stale_attempt",
+				    "a later attempt of this execution is known");
 	code = open_started(op, started.attempt);
 	if (code)
 		return code;
@@ -196,29 +199,37 @@ static int64_t call_deadline(const struct sup_op *op)
 	return info.deadline_ns > 0 ? info.deadline_ns : sup_now_ns() + INT64_C(10000000000);
 }
 
-static int stopped(const struct sup_started *started)
+int sup_op_end(struct sup_op *op, int64_t deadline_ns)
+{
+	int rc = kill_left(op->sup, op->id, deadline_ns);
+
+	if (rc > 0)
+		rc = rc == SUP_EXIT_TIMEOUT ? -ETIMEDOUT : rc == SUP_EXIT_NOTHING ? -ESRCH : -EIO;
+	return rc;
+}
+
+int sup_held_up(const struct sup_started *started, uint32_t signal)
 {
 	struct sup_proc proc;
 
-	return sup_proc_read(started->pid, &proc) == 0 && proc.start == started->start && proc.state == 'T';
+	return sup_proc_read(started->pid, &proc) == 0 && proc.start == started->start &&
+	       (proc.state == 't' || (proc.state == 'T' && signal == BERTH_SIGNAL_KILL));
 }
 
 static int32_t signal_started(struct sup_op *op, const struct sup_started *started, uint32_t signal)
 {
 	int rc = sup_supervisor_alive(started);
+	int outside = rc > 0 && sup_held_up(started, signal);
 
-	/* One that its command has stopped may be stopped again: that is for the helper, which does not give up. */
-	if (rc == 0 || (rc > 0 && signal == BERTH_SIGNAL_KILL && stopped(started)))
-		rc = -ESRCH;
-	else if (rc > 0)
+	if (rc > 0 && !outside)
 		rc = sup_signal_supervisor(started, signal == BERTH_SIGNAL_KILL ? SIGUSR1 : SIGTERM);
-	if (rc == -ESRCH && signal == BERTH_SIGNAL_KILL) {
-		rc = kill_left(op->sup, op->id, call_deadline(op));
-		if (rc == SUP_EXIT_TIMEOUT)
-			return op->host->fail(op->call, BERTH_TIMEOUT, "processes_left", 1, 0, "processes are left");
-		if (rc > 0)
-			rc = rc == SUP_EXIT_NOTHING ? -ESRCH : -EIO;
-	}
+	else if (rc == 0)
+		rc = -ESRCH;
+	/* Not through the supervisor, then: the helper does not give up. */
+	if (outside || (rc == -ESRCH && signal == BERTH_SIGNAL_KILL))
+		rc = sup_op_end(op, call_deadline(op));
+	if (rc == -ETIMEDOUT)
+		return op->host->fail(op->call, BERTH_TIMEOUT, "processes_left", 1, 0, "processes are left");
 	if (rc == -ESRCH)
 		return localfs_fail(op->host, op->call, BERTH_NOT_FOUND, "not_running", "the command does not run");
 	return rc < 0 ? localfs_fail_errno(op->host, op->call, rc, "signal the command") : BERTH_OK;
@@ -237,8 +248,8 @@ int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call,
 	rc = sup_op_open_id(&op, 0);
 	if (rc == 0)
 		rc = sup_started_read(op.id_fd, &started);
-	/* The helper finds it without its mark. */
-	if (sup_damaged(rc) && signal == BERTH_SIGNAL_KILL) {
+	/* The helper finds it without its mark, and opens what was closed. */
+	if ((sup_damaged(rc) || rc == -EACCES) && signal == BERTH_SIGNAL_KILL) {
 		started = (struct sup_started){0};
 		rc = 0;
 	}

@@ -239,11 +239,11 @@ int sup_escape(const char *src, size_t len, char *buf, size_t cap)
 	return (int)out;
 }
 
-int sup_lock(int id_dir)
+static int lock_within(int id_dir, int64_t wait_ns)
 {
 	/* An open of its own: a lock belongs to the open file, and id_dir may be shared. */
 	int fd = openat(id_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int64_t until = sup_now_ns() + LOCK_WAIT_NS;
+	int64_t until = sup_now_ns() + wait_ns;
 	struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
 	int err = fd < 0 ? errno : 0;
 
@@ -258,6 +258,11 @@ int sup_lock(int id_dir)
 	if (err && fd >= 0)
 		close(fd);
 	return err ? -err : fd;
+}
+
+int sup_lock(int id_dir)
+{
+	return lock_within(id_dir, LOCK_WAIT_NS);
 }
 
 static int started_parse(const char *text, struct sup_started *ret_started)
@@ -278,6 +283,7 @@ static int started_parse(const char *text, struct sup_started *ret_started)
 		if (sup_number_in(text, "leader", 1, INT32_MAX, &number) == 0)
 			started.leader = (int32_t)number;
 	}
+	(void)sup_number_in(text, "timeout_ms", 1, INT64_MAX, &started.timeout_ms);
 	*ret_started = started;
 	return 0;
 }
@@ -336,19 +342,29 @@ static int poison_locked(int id_dir, uint32_t attempt, struct sup_started *ret_s
 	return sup_replace_file(id_dir, "poison.tmp", "poison", text, (size_t)len, 0);
 }
 
-int sup_poison(int id_dir, uint32_t attempt, struct sup_started *ret_started)
+static int poison_within(int id_dir, uint32_t attempt, int64_t wait_ns, struct sup_started *ret_started)
 {
 	int lock, rc = sup_started_read(id_dir, ret_started);
 
 	/* Nothing takes a mark away again, so it needs no lock: the command may hold that. */
 	if (rc != -ENOENT)
 		return rc == 0 ? 1 : rc;
-	lock = sup_lock(id_dir);
+	lock = lock_within(id_dir, wait_ns);
 	if (lock < 0)
 		return lock;
 	rc = poison_locked(id_dir, attempt, ret_started);
 	close(lock);
 	return rc;
+}
+
+int sup_poison(int id_dir, uint32_t attempt, struct sup_started *ret_started)
+{
+	return poison_within(id_dir, attempt, LOCK_WAIT_NS, ret_started);
+}
+
+int sup_poison_now(int id_dir, uint32_t attempt, struct sup_started *ret_started)
+{
+	return poison_within(id_dir, attempt, 0, ret_started);
 }
 
 static const struct {

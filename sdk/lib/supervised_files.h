@@ -44,6 +44,7 @@ struct sup_started {
 	uint64_t start; /* its start time in clock ticks, field 22 of /proc/<pid>/stat */
 	int32_t leader; /* the command's first process and session id; 0 = not written yet */
 	uint64_t leader_start;
+	int64_t timeout_ms; /* 0 = not known */
 	char boot[SUP_BOOT_MAX];
 };
 
@@ -90,6 +91,8 @@ int sup_started_read(int id_dir, struct sup_started *ret_started);
 int sup_poison_read(int id_dir, uint32_t *ret_attempt); /* 0 = none */
 /* Under the lock: raises the poison mark. 1 = started already (ret_started filled), 0 = poisoned. */
 int sup_poison(int id_dir, uint32_t attempt, struct sup_started *ret_started);
+/* The same without waiting: -ETIMEDOUT when the lock is held. */
+int sup_poison_now(int id_dir, uint32_t attempt, struct sup_started *ret_started);
 
 int sup_status_read(int attempt_dir, struct sup_status *ret_status);
 int sup_status_write(int attempt_dir, const struct sup_status *status, int sync);

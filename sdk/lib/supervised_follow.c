@@ -25,12 +25,16 @@
 #define WAKE_READS 128
 /* Without a descriptor to poll, and after a stop was heard (it may be owed, and a detach may still come). */
 #define CANCEL_POLL_MS 250
+/* For the end of a command from outside: the helper has 6 s of patience. */
+#define END_MS 10000
 
 struct follow {
 	struct sup_op *op;
 	struct sup_started started;
 	int64_t deadline_ns;
 	int64_t alive_ns; /* when to look at the supervisor again */
+	int64_t stop_due_ns; /* the end of the grace of a stop that was passed on */
+	int overdue; /* it should have ended by the last look */
 	int cancel_fd;
 	int stop_heard;
 	int stop_sent;
@@ -38,13 +42,20 @@ struct follow {
 	int dead; /* the supervisor is gone: what is not in the files will never be */
 };
 
+static int64_t after_ms(int64_t from_ns, int64_t ms)
+{
+	return ms > (INT64_MAX - from_ns) / MS ? INT64_MAX : from_ns + ms * MS;
+}
+
 /* The mark is written under the lock, right after the launcher left; so the lock is worth waiting for. */
 static int load_started(struct follow *f)
 {
-	int lock, rc;
+	int lock, rc = f->started.leader_start ? 0 : sup_started_read(f->op->id_fd, &f->started);
 
-	if (f->started.pid || sup_started_read(f->op->id_fd, &f->started) == 0)
+	if (f->started.pid)
 		return 0;
+	if (rc != -ENOENT)
+		return rc;
 	lock = sup_lock(f->op->id_fd);
 	if (lock < 0)
 		return lock;
@@ -53,12 +64,23 @@ static int load_started(struct follow *f)
 	return rc;
 }
 
+static int end_from_outside(struct follow *f)
+{
+	return sup_op_end(f->op, sup_now_ns() + END_MS * MS);
+}
+
 static int pass_stop(struct follow *f)
 {
 	int rc = load_started(f);
 
 	if (rc == 0)
 		rc = sup_signal_supervisor(&f->started, SIGTERM);
+	else if (sup_damaged(rc) || rc == -EACCES)
+		rc = end_from_outside(f);
+	if (rc == 0) {
+		f->stop_due_ns = after_ms(sup_now_ns(), f->op->sup->kill_grace_ms);
+		f->alive_ns = f->stop_due_ns < f->alive_ns ? f->stop_due_ns : f->alive_ns;
+	}
 	/* A supervisor that is gone shows as a hang-up or a status. */
 	return rc == 0 || rc == -ESRCH;
 }
@@ -257,6 +279,31 @@ static int32_t heed_cancel(struct follow *f)
 	return BERTH_OK;
 }
 
+static int past_limit(const struct follow *f)
+{
+	int64_t second = sysconf(_SC_CLK_TCK);
+	int64_t begin = (int64_t)f->started.leader_start;
+	int64_t limit;
+
+	if (f->started.timeout_ms == 0 || begin <= 0 || begin / second > INT64_MAX / (1000 * MS) - 1)
+		return 0;
+	limit = after_ms(begin / second * 1000 * MS + begin % second * 1000 * MS / second, f->started.timeout_ms);
+	return sup_now_ns() >= after_ms(limit, f->op->sup->kill_grace_ms);
+}
+
+/* A supervisor that is held up keeps no time limit: its command may have seen to that. Continued once, one that was only
+ * stopped can do all itself. */
+static void help(struct follow *f)
+{
+	uint32_t how = f->overdue ? BERTH_SIGNAL_KILL : BERTH_SIGNAL_TERM;
+
+	f->overdue = past_limit(f) || (f->stop_due_ns && sup_now_ns() >= f->stop_due_ns);
+	if (f->overdue && sup_held_up(&f->started, how))
+		(void)end_from_outside(f);
+	else
+		(void)sup_signal_exact(f->started.pid, f->started.start, SIGCONT);
+}
+
 static void check_alive(struct follow *f)
 {
 	if (sup_now_ns() < f->alive_ns)
@@ -265,9 +312,8 @@ static void check_alive(struct follow *f)
 	if (load_started(f) < 0)
 		return;
 	f->dead |= sup_supervisor_alive(&f->started) == 0;
-	/* A stopped one keeps no time limit: its command may have seen to that. */
 	if (!f->dead)
-		(void)sup_signal_exact(f->started.pid, f->started.start, SIGCONT);
+		help(f);
 }
 
 static void drain_wake(struct follow *f, short events)

@@ -37,6 +37,10 @@ int sup_op_open_attempt(struct sup_op *op, uint32_t attempt);
 /* Gives the two directories back for a long wait, and takes them again. */
 void sup_op_rest(struct sup_op *op);
 int sup_op_resume(struct sup_op *op);
+/* Its command traces it, so that no signal wakes it; or, for KILL, has stopped it and may do so again after SIGCONT. */
+int sup_held_up(const struct sup_started *started, uint32_t signal);
+/* Ends from outside what runs of it, with the helper, and waits for that. -ETIMEDOUT: not all; -ESRCH: nothing ran. */
+int sup_op_end(struct sup_op *op, int64_t deadline_ns);
 /* Removes <attempt> and what is in it. */
 int sup_op_drop_attempt(struct sup_op *op, const char *attempt);
 

@@ -12,8 +12,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,9 +33,13 @@ struct member {
 struct round {
 	int dir;
 	const char *only; /* NULL = every id */
+	int64_t until_ns;
 	bool impatient;
+	bool again;   /* not the first one */
+	bool barring; /* the second walk of a round: over what has not started */
 	bool failed;  /* an id could not be looked at */
 	size_t alive; /* processes seen in this round */
+	size_t held;  /* locks of ids that have not started */
 	struct sup_started wait; /* one supervisor to wait for; pid 0 = none */
 	char boot[SUP_BOOT_MAX];
 	bool scanned;
@@ -113,21 +119,43 @@ static void end_session(struct round *r, const struct sup_started *started)
 	}
 }
 
-/* The supervisor is stopped or stuck. Its tree first: once it is gone nobody can find it. */
-static void end_from_outside(const struct sup_started *started)
+/* Traced, or stopped once more after it was continued: it hears nothing. */
+static bool held_up(const struct round *r, const struct sup_started *started, char *ret_state)
+{
+	struct sup_proc proc;
+
+	if (sup_proc_read(started->pid, &proc) < 0 || proc.start != started->start)
+		return false;
+	*ret_state = proc.state;
+	return proc.state == 't' || (proc.state == 'T' && r->again);
+}
+
+static void tell(const struct sup_started *started)
+{
+	sup_signal_exact(started->pid, started->start, SIGUSR1);
+	sup_signal_exact(started->pid, started->start, SIGCONT);
+}
+
+/* The supervisor is stopped or stuck. Its tree first: once it is gone nobody can find it. And what held it up may be in
+ * there: then it can end the rest itself, and write its status. */
+static void end_from_outside(const struct sup_started *started, bool hopeless)
 {
 	struct tree tree = {.root = started->pid};
 
 	if (sup_signal_exact(started->pid, started->start, SIGSTOP) < 0)
 		return;
 	tree_kill(&tree, sup_now_ns() + 1000 * MS);
-	if (tree.count == 0)
+	if (tree.count == 0 && hopeless)
 		sup_signal_exact(started->pid, started->start, SIGKILL);
+	else
+		tell(started);
 	tree_fini(&tree);
 }
 
 static void end_started(struct round *r, const struct sup_started *started)
 {
+	char state = 0;
+
 	if (strcmp(r->boot, started->boot) != 0)
 		return;
 	/* One that could not be looked at is looked at again in the next round. */
@@ -137,12 +165,10 @@ static void end_started(struct round *r, const struct sup_started *started)
 	}
 	r->alive++;
 	r->wait = *started;
-	if (r->impatient) {
-		end_from_outside(started);
-		return;
-	}
-	sup_signal_exact(started->pid, started->start, SIGUSR1);
-	sup_signal_exact(started->pid, started->start, SIGCONT);
+	if (held_up(r, started, &state) || r->impatient)
+		end_from_outside(started, r->impatient || state == 't');
+	else
+		tell(started);
 }
 
 static void end_found(void *ctx, const struct sup_started *started)
@@ -150,22 +176,79 @@ static void end_found(void *ctx, const struct sup_started *started)
 	end_started(ctx, started);
 }
 
+/* By its own descriptor: a symlink is not followed. */
+static void permit(int at, const char *name, int flags)
+{
+	char link[40];
+	int fd = openat(at, name, O_PATH | O_CLOEXEC | flags);
+
+	if (fd < 0)
+		return;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	chmod(link, 0700);
+	close(fd);
+}
+
+/* A command of our own user may have closed it, or kept us from writing there. */
+static int open_dir(int at, const char *name, int flags)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+
+	if (fd >= 0 && faccessat(fd, ".", W_OK | X_OK, 0) == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	else if (errno != EACCES)
+		return -1;
+	permit(at, name, flags);
+	return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+}
+
+static int mark_read(int id_fd, struct sup_started *ret_started)
+{
+	int rc = sup_started_read(id_fd, ret_started);
+
+	if (rc != -EACCES)
+		return rc;
+	permit(id_fd, "started", O_NOFOLLOW);
+	return sup_started_read(id_fd, ret_started);
+}
+
+static int each_holder(struct round *r, int id_fd)
+{
+	return holder_each(id_fd, end_found, r) < 0 ? -EIO : -ENOENT;
+}
+
+/* Whoever holds the lock is waited for by looking again, since what holds it may yet be ended in this very round; a
+ * supervisor that was stopped while it started has no mark. 0 = it has started. */
+static int bar(struct round *r, int id_fd, struct sup_started *ret_started)
+{
+	int rc = sup_poison_now(id_fd, UINT32_MAX, ret_started);
+
+	if (rc == -ETIMEDOUT)
+		return r->alive || (r->held++ && sup_now_ns() >= r->until_ns) ? -ENOENT : each_holder(r, id_fd);
+	/* Nothing starts from a poison that cannot be read either. */
+	if (rc == 0 || rc == -EACCES)
+		return -ENOENT;
+	return rc == 1 ? 0 : rc;
+}
+
 static void end_id(struct round *r, const char *id)
 {
 	struct sup_started started;
-	int fd = openat(r->dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = open_dir(r->dir, id, O_NOFOLLOW);
 	int rc;
 
 	if (fd < 0) {
 		r->failed |= errno != ENOENT && errno != ENOTDIR && errno != ELOOP;
 		return;
 	}
-	rc = sup_started_read(fd, &started);
-	if (rc == -ENOENT)
-		rc = sup_poison(fd, UINT32_MAX, &started) == 1 ? 0 : -ENOENT;
+	rc = mark_read(fd, &started);
+	if (r->barring)
+		rc = rc == -ENOENT ? bar(r, fd, &started) : -ENOENT;
 	/* Emptied by a power cut, and then nothing runs; or by its command, which must not live on for that. */
 	if (sup_damaged(rc))
-		rc = holder_each(fd, end_found, r) < 0 ? -EIO : -ENOENT;
+		rc = each_holder(r, fd);
 	close(fd);
 	if (rc == 0)
 		end_started(r, &started);
@@ -173,16 +256,12 @@ static void end_id(struct round *r, const char *id)
 		r->failed |= rc != -ENOENT;
 }
 
-static int round_run(struct round *r)
+static int walk(struct round *r)
 {
 	struct dirent *entry;
 	DIR *dir;
 	int fd;
 
-	r->alive = 0;
-	r->wait.pid = 0;
-	r->scanned = false;
-	r->count = 0;
 	if (r->only) {
 		end_id(r, r->only);
 		return 0;
@@ -198,6 +277,24 @@ static int round_run(struct round *r)
 	return 0;
 }
 
+/* What runs first: it can put any number of ids that have not started in our way. */
+static int round_run(struct round *r)
+{
+	int rc = 0;
+
+	r->failed = false;
+	r->alive = r->held = 0;
+	r->wait.pid = 0;
+	r->scanned = false;
+	r->count = 0;
+	for (int i = 0; rc == 0 && i < 2; i++) {
+		r->barring = i;
+		rc = walk(r);
+	}
+	r->again = true;
+	return rc;
+}
+
 /* Until one of the supervisors is gone, or the next look is due. */
 static void round_wait(const struct round *r)
 {
@@ -211,11 +308,11 @@ static void round_wait(const struct round *r)
 
 int killall_run(const char *run_dir, const char *id, int64_t until_ns)
 {
-	struct round r = {.only = id};
+	struct round r = {.only = id, .until_ns = until_ns};
 	int64_t patience = sup_now_ns() + PATIENCE_NS;
 	bool found = false;
 
-	r.dir = open(run_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r.dir = open_dir(AT_FDCWD, run_dir, 0);
 	if (r.dir < 0)
 		return errno == ENOENT ? 0 : SUP_EXIT_STORAGE;
 	if (sup_boot_id(r.boot, sizeof(r.boot)) < 0)
@@ -224,9 +321,9 @@ int killall_run(const char *run_dir, const char *id, int64_t until_ns)
 		r.impatient = sup_now_ns() >= patience;
 		if (round_run(&r) < 0)
 			return SUP_EXIT_STORAGE;
-		if (r.alive == 0)
+		if (r.alive == 0 && r.held == 0)
 			break;
-		found = true;
+		found |= r.alive > 0;
 		if (sup_now_ns() >= until_ns)
 			return SUP_EXIT_TIMEOUT;
 		round_wait(&r);

@@ -34,21 +34,30 @@ static int64_t after_ms(int64_t from_ns, int64_t ms)
 	return ms > (INT64_MAX - from_ns) / MS ? INT64_MAX : from_ns + ms * MS;
 }
 
-/* Until the leader ends or must be ended. A leader that already ended wins over timeout and cancel. */
+/* Where we were held up, kill-all has done it for us. */
+static bool killed(const struct sup *s)
+{
+	return WIFSIGNALED(s->leader_status) && WTERMSIG(s->leader_status) == SIGKILL && !cgroup_oom_rose(&s->counters);
+}
+
+/* Until the leader ends or must be ended. A leader that already ended wins over timeout and cancel, except by a KILL. */
 static uint32_t run_phase(struct sup *s)
 {
 	int64_t until = after_ms(s->begin_ns, s->spec.timeout_ms);
 
 	for (;;) {
+		bool late, due;
+
 		events_wait(s, until);
-		if (s->leader_done)
+		late = sup_now_ns() >= until;
+		due = s->asked_stop || s->asked_kill || late;
+		if (due)
+			events_reap(s);
+		if (s->leader_done && !(due && killed(s)))
 			return 0;
-		if (!s->asked_stop && !s->asked_kill && sup_now_ns() < until)
-			continue;
-		events_reap(s);
-		if (s->leader_done)
-			return 0;
-		return s->asked_stop || s->asked_kill ? BERTH_ENDING_CANCELLED : BERTH_ENDING_TIMEOUT;
+		/* Both: whoever helps us past the limit asks. */
+		if (due)
+			return late ? BERTH_ENDING_TIMEOUT : BERTH_ENDING_CANCELLED;
 	}
 }
 

@@ -50,6 +50,17 @@ def test_lock_held(make):
     wait_for(lambda: x.health()["operations"] <= 1, "threads wait for the lock for ever")
 
 
+def test_locks_held_at_the_end(make):
+    """Ids that never started, whose locks the command holds, keep nobody from ending it when the pod goes."""
+    x = make()
+    conn, _ = x.begin(f"for i in $(seq 20); do mkdir {x.state}/run/x$i; flock {x.state}/run/x$i sh -c \"touch up-$i; sleep 1000\" & done; wait",
+                      x.new_id(), kill_grace_ms=100)
+    for i in range(20):
+        up(x, f"up-{i + 1}")
+    must(in_time(LIMIT, "the end waits for locks", x.end, 300) == 0, "its exit code")
+    conn.close()
+
+
 def test_pipes_for_files(make):
     """A FIFO in place of any file that is read or replaced: nobody waits for its other end."""
     x = make()
@@ -120,6 +131,33 @@ def test_supervisor_stopped_again_and_again(make):
 
     wait_for(cancelled, "it cannot be cancelled")
     conn.close()
+
+
+TRACE = ("exec python3 -c \"import ctypes,os,time; ctypes.CDLL(None).ptrace(16,os.getppid(),0,0); open('{}','w'); "
+         "time.sleep(1000)\"")
+
+
+def test_supervisor_traced(make):
+    """The command traces its supervisor, which then hears no signal: both words get through all the same, and so does the time limit."""
+    x = make()
+    for word in ("TERM", "KILL"):
+        execution = x.new_id()
+        conn, headers = x.begin(TRACE.format(f"up-{execution}"), execution, kill_grace_ms=100)
+        up(x, f"up-{execution}")
+        wait_for(lambda: supervisor(x, execution) == "t", "it is not traced")
+        in_time(LIMIT, "cancel waits", x.signal, execution, word).ok()
+        must(b'"kind":"cancelled"' in in_time(LIMIT, f"no ending after {word}", ending_of, conn, headers), "no ending")
+        wait_for(lambda: not alive(x, execution), "the supervisor lives on")
+
+
+def test_time_limit_of_one_that_is_held_up(make):
+    x = make()
+    for script in (TRACE.format("up"), "touch up; while :; do kill -STOP $PPID; done"):
+        conn, headers = x.begin(script, x.new_id(), timeout_ms=1000)
+        up(x)
+        conn.sock.settimeout(60 * PATIENCE)
+        must(b'"kind":"timeout"' in in_time(60, "the time limit is not kept", ending_of, conn, headers), "no ending")
+        (x.root / "up").unlink()
 
 
 def supervisor(x, execution):

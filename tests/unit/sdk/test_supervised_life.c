@@ -678,6 +678,158 @@ static void a_damaged_mark_hides_nobody(void **state)
 	}
 }
 
+/* Ids that never started, whose locks a command holds: any number of them is no shield. */
+static void held_locks_shield_nobody(void **state)
+{
+	struct fixture *fx = *state;
+	struct berth_command command = make_command(
+		"holder", "for i in 1 2 3 4 5 6 7 8 9; do mkdir \"${0%/*/*/*}/x$i\"; "
+			  "flock \"${0%/*/*/*}/x$i\" sh -c \"touch up$i; sleep 300\" & done; "
+			  "for i in 1 2 3 4 5 6 7 8 9; do until [ -e up$i ]; do sleep 0.01; done; done");
+	struct berth_call call;
+
+	command.keep_descendants = 1;
+	fake_call_init(&call);
+	assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command), BERTH_OK);
+	assert_ending(&call, BERTH_ENDING_EXIT, 0);
+	fake_call_fini(&call);
+	assert_true(fixture_processes(fx) > 0);
+	assert_int_equal(berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(20000000000)), BERTH_OK);
+	assert_int_equal(fixture_processes(fx), 0);
+	command = make_command("x5", "touch ran");
+	fake_call_init(&call);
+	assert_int_equal(berth_sup_execute(&fake_host, &call, &fx->sup, &command), BERTH_CONFLICT);
+	assert_string_equal(call.reason, "poisoned");
+	fake_call_fini(&call);
+}
+
+/* What a supervisor looks like that was stopped while it started: no mark, and the lock in its hands. */
+static void who_is_stopped_while_it_starts_is_ended(void **state)
+{
+	struct fixture *fx = *state;
+	char helper[] = "berth-supervise", run[] = "run", *argv[] = {helper, run, NULL}, *no_env[] = {NULL};
+	char path[200];
+	FILE *script;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/half", fx->run);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(chdir(fx->root), 0);
+	script = fopen("run", "we");
+	assert_non_null(script);
+	fprintf(script, "exec 9<%s\n/usr/bin/flock 9\n: >up\nkill -STOP $$\n/bin/sleep 300\n", path);
+	assert_int_equal(fclose(script), 0);
+	assert_int_equal(posix_spawn(&pid, "/bin/sh", NULL, NULL, argv, no_env), 0);
+	FAKE_WAIT(root_has(fx, "up"));
+	assert_int_equal(berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(20000000000)), BERTH_OK);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_int_equal(chdir("/"), 0);
+}
+
+/* By kill-all in slices, as a release does that hears a cancel: none of them has time for patience. */
+static void held_up_supervisors_are_ended_in_slices(void **state)
+{
+	static const char *const scripts[] = {
+		"touch up; while :; do kill -STOP $PPID; done",
+		"exec python3 -c \"import ctypes,os,time; ctypes.CDLL(None).ptrace(16,os.getppid(),0,0); open('up','w'); "
+		"time.sleep(300)\"",
+	};
+	struct fixture *fx = *state;
+
+	for (size_t i = 0; i < 2; i++) {
+		struct runner runner;
+		char path[200], id[16];
+
+		snprintf(id, sizeof(id), "held-%zu", i);
+		runner_start(&runner, fx, id, scripts[i]);
+		FAKE_WAIT(root_has(fx, "up"));
+		FAKE_WAIT(berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(500000000)) == BERTH_OK);
+		assert_int_equal(fixture_processes(fx), 0);
+		runner_join(&runner);
+		assert_ending(&runner.call, BERTH_ENDING_CANCELLED, 0);
+		fake_call_fini(&runner.call);
+		snprintf(path, sizeof(path), "%s/up", fx->root);
+		assert_int_equal(unlink(path), 0);
+	}
+}
+
+/* A cancel that finds it traced, or finds no mark that tells where it is. */
+static void a_stop_gets_through_to_one_that_is_held_up(void **state)
+{
+	static const char *const scripts[] = {
+		"exec python3 -c \"import ctypes,os,time; ctypes.CDLL(None).ptrace(16,os.getppid(),0,0); open('up','w'); "
+		"time.sleep(300)\"",
+		": > \"${0%/*/*}/started\"; touch up; sleep 300",
+	};
+	struct fixture *fx = *state;
+
+	for (size_t i = 0; i < 2; i++) {
+		struct runner runner;
+		char path[200], id[16];
+
+		snprintf(id, sizeof(id), "stop-%zu", i);
+		runner_start(&runner, fx, id, scripts[i]);
+		FAKE_WAIT(root_has(fx, "up"));
+		fake_cancel(&runner.call, BERTH_CANCEL_STOP);
+		runner_join(&runner);
+		assert_ending(&runner.call, BERTH_ENDING_CANCELLED, 0);
+		assert_int_equal(fixture_processes(fx), 0);
+		fake_call_fini(&runner.call);
+		snprintf(path, sizeof(path), "%s/up", fx->root);
+		assert_int_equal(unlink(path), 0);
+	}
+}
+
+/* As a daemon that is not root: whom modes bind. */
+static int end_closed_ones(struct fixture *fx)
+{
+	static const char *const places[] = {"${0%/*/*}/started", "${0%/*/*}", "${0%/*/*/*}"};
+	int step = 0;
+
+	if (geteuid() == 0 && (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0))
+		return 77;
+	for (size_t i = 0; i < 6; i++) {
+		char script[200], id[16];
+		struct berth_str id_str;
+		struct runner runner;
+
+		snprintf(id, sizeof(id), "closed-%zu", i);
+		snprintf(script, sizeof(script), "chmod 0 \"%s\"; setsid sleep 300 & touch up-%zu; exit 0", places[i / 2], i);
+		id_str = fake_str(id);
+		runner = (struct runner){.fx = fx, .command = make_command(id, script)};
+		runner.command.keep_descendants = 1;
+		fake_call_init(&runner.call);
+		runner_main(&runner);
+		step += fixture_processes(fx) > 0;
+		if (i % 2)
+			step += berth_sup_signal(&fake_host, &runner.call, &fx->sup, &id_str, BERTH_SIGNAL_KILL) == BERTH_OK;
+		else
+			step += berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(20000000000)) == BERTH_OK;
+		step += fixture_processes(fx) == 0;
+	}
+	return step;
+}
+
+static void what_a_command_closed_is_opened(void **state)
+{
+	struct fixture *fx = *state;
+	int status;
+	pid_t pid;
+
+	if (geteuid() == 0) {
+		assert_int_equal(chown(fx->run, 65534, 65534), 0);
+		assert_int_equal(chown(fx->root, 65534, 65534), 0);
+	}
+	pid = fork();
+	if (pid == 0)
+		_exit(end_closed_ones(fx));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 18);
+}
+
 /* A mark whose process number now belongs to somebody else: nobody is signalled. */
 static void reused_process_numbers_are_left_alone(void **state)
 {
@@ -784,6 +936,11 @@ int main(void)
 		TEST(kept_descendants_survive_forget_and_end_with_kill_all),
 		TEST(kill_all_ends_a_stopped_supervisor),
 		TEST(a_damaged_mark_hides_nobody),
+		TEST(held_locks_shield_nobody),
+		TEST(who_is_stopped_while_it_starts_is_ended),
+		TEST(held_up_supervisors_are_ended_in_slices),
+		TEST(a_stop_gets_through_to_one_that_is_held_up),
+		TEST(what_a_command_closed_is_opened),
 		TEST(reused_process_numbers_are_left_alone),
 		TEST(destroyed_session_is_no_exit),
 		TEST(missing_helper_or_run_directory),
