@@ -99,6 +99,8 @@ static int parse_workspaces(const struct entry *entry, struct conf_token *token,
 	}
 	if (all && token->workspace_count)
 		return refuse(entry, err, "workspaces", "holds \"*\" beside others");
+	if (!all && (token->scopes & SCOPE_ADMIN))
+		return refuse(entry, err, "scopes", "\"admin\" reaches all workspaces: it needs workspaces = [\"*\"]");
 	if (all) {
 		free(token->workspaces);
 		token->workspaces = NULL;

@@ -353,9 +353,13 @@ def audits(b):
     return found
 
 
+OPERATOR = "operator-token-0123456789abcdef0123456789"
+
+
 def test_audit(make):
     b = make(tokens=[("all", TOKEN, ["execution.create", "execution.read", "execution.cancel", "file.read", "file.write",
-                                     "session.read", "session.delete", "metrics", "admin"], ["w"])]).start()
+                                     "session.read", "session.delete", "metrics"], ["w"]),
+                     ("operator", OPERATOR, ["admin"], ["*"])]).start()
     answered = []
 
     def audited(answer):
@@ -370,7 +374,7 @@ def test_audit(make):
     audited(b.request("DELETE", f"/sandbox/executions/{record['id']}").expect(200))
     audited(b.create("t", "true", workspace="x").expect(403))
     audited(b.teardown("t", wait="10s").expect(204))
-    audited(b.get("/admin/targets").expect(200))
+    audited(b.get("/admin/targets", token=OPERATOR).expect(200))
     audited(b.teardown("t", workspace="w").expect(204))
     audited(b.request("DELETE", "/sandbox/task/t", token="wrong").expect(401))
     lines = audits(b)

@@ -63,6 +63,8 @@ static void q8_refused(void **state)
 	    {TOKEN("a", "env:A", "scopes = [\"admin\"];"), {"tokens.workspaces", "is required"}},
 	    {TOKEN("a", "env:A", "scopes = [\"admin\"]; workspaces = [\"*\", \"w\"];"),
 	     {"tokens.workspaces", "beside others"}},
+	    {TOKEN("a", "env:A", "scopes = [\"file.read\", \"admin\"]; workspaces = [\"w\"];"),
+	     {"berth.conf:2", "tokens.scopes", "reaches all workspaces"}},
 	    {TOKEN("a", "env:A", "scopes = [\"admin\"]; workspaces = [\"a/b\"];"),
 	     {"tokens.workspaces", "no workspace id"}},
 	    {TOKEN("a", "env:A", "scopes = \"admin\"; workspaces = [\"*\"];"), {"tokens.scopes", "list of texts"}},
