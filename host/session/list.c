@@ -226,17 +226,22 @@ int session_list(struct sessions *s, const char *workspace, const char *after, s
 struct search {
 	const char *task;
 	char found[IDENT_PART_MAX + 1];
-	bool several;
+	int64_t incarnation;
+	bool here, several;
 };
 
+/* Of those that are gone the latest is meant, and by nobody who has one that is not. */
 static bool match_task(const struct ident *ident, const struct binding *b, void *arg)
 {
 	struct search *search = arg;
+	bool here = b->state != BINDING_GONE;
 
-	(void)b;
-	if (strcmp(ident->task, search->task) != 0)
+	if (strcmp(ident->task, search->task) != 0 ||
+	    (!here && (search->here || b->incarnation < search->incarnation)))
 		return true;
-	search->several = search->found[0] != '\0';
+	search->several = here && search->here;
+	search->here = here;
+	search->incarnation = b->incarnation;
 	memcpy(search->found, ident->workspace, sizeof(search->found));
 	return !search->several;
 }

@@ -77,6 +77,16 @@ static int drain_step(struct txn *txn, void *arg, struct err *err)
 	return txn_put(txn, STORE_TARGET, &row, err);
 }
 
+static void retire(const char *workspace, const char *task)
+{
+	struct ident ident;
+	bool gone = false;
+
+	assert_int_equal(ident_make(&ident, workspace, task, NULL), 0);
+	assert_int_equal(session_teardown(w.s, &ident, true, clock_after_ms(WAIT_MS), &gone, NULL), 0);
+	assert_true(gone);
+}
+
 static void a_drained_target_takes_no_new_sessions(void **state)
 {
 	char on[] = "{\"drained\":true}", off[] = "{\"drained\":false}";
@@ -173,6 +183,12 @@ static void a_task_without_its_workspace_is_found_when_it_is_the_only_one(void *
 	assert_string_equal(workspace, "acme");
 	assert_int_equal(use_as("other", "t1", NULL, &err), 0);
 	assert_int_equal(session_find_workspace(w.s, "t1", workspace, &err), ERR_INVALID_REQUEST);
+	retire("acme", "t1");
+	assert_int_equal(session_find_workspace(w.s, "t1", workspace, &err), 0);
+	assert_string_equal(workspace, "other");
+	retire("other", "t1");
+	assert_int_equal(session_find_workspace(w.s, "t1", workspace, &err), 0);
+	assert_string_equal(workspace, "other");
 }
 
 static bool verify(char ret[4096])
