@@ -474,6 +474,7 @@ int sup_proc_read(int32_t pid, struct sup_proc *ret_proc)
 {
 	char path[40], text[1024];
 	struct sup_proc proc = {0};
+	int32_t threads;
 	const char *at;
 	int rc;
 
@@ -485,9 +486,12 @@ int sup_proc_read(int32_t pid, struct sup_proc *ret_proc)
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1,
 			  " %c %" SCNd32 " %*d %" SCNd32
-			  " %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-			  &proc.state, &proc.ppid, &proc.session, &proc.start) != 4)
+			  " %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %" SCNd32 " %*d %" SCNu64,
+			  &proc.state, &proc.ppid, &proc.session, &threads, &proc.start) != 5)
 		return -EBADMSG;
+	/* Only its first thread has ended. */
+	if (proc.state == 'Z' && threads > 1)
+		proc.state = 'S';
 	*ret_proc = proc;
 	return 0;
 }

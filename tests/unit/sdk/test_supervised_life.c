@@ -780,6 +780,25 @@ static void a_stop_gets_through_to_one_that_is_held_up(void **state)
 	}
 }
 
+/* A process whose first thread has ended looks like a zombie, and lives. */
+static void who_looks_dead_is_ended(void **state)
+{
+	static const char script[] =
+		"python3 -c \"import ctypes,threading,time; threading.Thread(target=time.sleep, args=(300,)).start(); "
+		"ctypes.CDLL(None).pthread_exit(None)\" & "
+		"until grep -q '^State:.Z' /proc/$!/status; do sleep 0.01; done; touch up; wait";
+	struct fixture *fx = *state;
+	struct runner runner;
+
+	runner_start(&runner, fx, "first-thread", script);
+	FAKE_WAIT(root_has(fx, "up"));
+	assert_int_equal(berth_sup_kill_all(&fx->sup, fake_now_ns() + INT64_C(20000000000)), BERTH_OK);
+	runner_join(&runner);
+	assert_ending(&runner.call, BERTH_ENDING_CANCELLED, 0);
+	assert_int_equal(runner.call.ending.quiescent, BERTH_QUIESCENT_YES);
+	fake_call_fini(&runner.call);
+}
+
 /* As a daemon that is not root: whom modes bind. */
 static int end_closed_ones(struct fixture *fx)
 {
@@ -940,6 +959,7 @@ int main(void)
 		TEST(who_is_stopped_while_it_starts_is_ended),
 		TEST(held_up_supervisors_are_ended_in_slices),
 		TEST(a_stop_gets_through_to_one_that_is_held_up),
+		TEST(who_looks_dead_is_ended),
 		TEST(what_a_command_closed_is_opened),
 		TEST(reused_process_numbers_are_left_alone),
 		TEST(destroyed_session_is_no_exit),
