@@ -70,7 +70,7 @@ def status_after(kinds):
 
 def processes(b):
     """Processes that live in the provider's folder: (pid, command line)."""
-    return [(pid, command) for pid, command, _ in harness.processes_under(b.mock.root) if b.proc is None or pid != b.proc.pid]
+    return [(pid, command) for pid, command in harness.processes_under(b.mock.root) if b.proc is None or pid != b.proc.pid]
 
 
 class Counts:

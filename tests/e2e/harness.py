@@ -408,7 +408,7 @@ class Berth:
     def processes(self):
         """Command lines of what runs in any session of this provider, supervisors and executors left out."""
         own = ("berth-supervise", "berth-executor")
-        return [command for _, command, _ in processes_under(self.mock.root) if not any(word in command for word in own)]
+        return [command for _, command in processes_under(self.mock.root) if not any(word in command for word in own)]
 
     def sessions_of(self, task, workspace="w"):
         return [ref for ref, s in self.mock.sessions().items()
@@ -434,24 +434,23 @@ class Berth:
 
 
 def processes_under(root):
-    """(pid, command line, state) of processes whose working folder or arguments lie under root."""
+    """(pid, command line) of processes whose working folder or arguments lie under root. Zombies have neither."""
     root, found = str(root), []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
                 cwd = os.readlink(f"/proc/{entry}/cwd")
                 command = open(f"/proc/{entry}/cmdline", "rb").read().decode(errors="replace").replace("\0", " ").strip()
-                state = open(f"/proc/{entry}/stat").read().rsplit(")", 1)[1].split()[0]
-            except (OSError, IndexError):
+            except OSError:
                 continue
             if cwd.startswith(root) or root in command:
-                found.append((int(entry), command, state))
+                found.append((int(entry), command))
     return found
 
 
 def kill_under(root):
     """Kills whatever a test left running."""
-    for pid, _, _ in processes_under(root):
+    for pid, _ in processes_under(root):
         try:
             os.kill(pid, signal.SIGKILL)
         except OSError:

@@ -227,9 +227,8 @@ def test_C13_no_zombies_no_descriptors(make):
     b.sh("t", "i=0; while [ $i -lt 1000 ]; do (true &); i=$((i+1)); done")
     for _ in range(20):
         b.sh("t", "(true &)")
-    zombies = lambda: [p for p in harness.processes_under(b.mock.root) if p[2] == "Z"]
-    wait_for(lambda: not zombies(), 10, "no zombies in the session")
-    children = [command_of(p) for p in os.listdir("/proc") if p.isdigit() and parent_of(p) == b.proc.pid]
+    wait_for(lambda: not zombies(b.proc.pid), 10, "no zombies below the host")
+    children = [command_of(p) for p in os.listdir("/proc") if p.isdigit() and stat_of(p)[1] == b.proc.pid]
     equal(children, ["berth-supervise attend"], "children of the host")  # the standing launcher alone
     wait_for(lambda: descriptors() <= before + 2, 15, "descriptors to stay flat")
 
@@ -238,11 +237,24 @@ def command_of(pid):
     return open(f"/proc/{pid}/cmdline").read().rstrip("\0").replace("\0", " ")
 
 
-def parent_of(pid):
+def stat_of(pid):
+    """State and parent; of one that is gone, neither."""
     try:
-        return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
-    except (OSError, IndexError):
-        return 0
+        state, parent = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[:2]
+        return state, int(parent)
+    except (OSError, ValueError, IndexError):
+        return "", 0
+
+
+def zombies(ancestor):
+    """Of all its descendants. A zombie has neither a folder nor arguments: its parent is all that tells whose it was."""
+    stats = {int(p): stat_of(p) for p in os.listdir("/proc") if p.isdigit()}
+    below, grown = {ancestor}, True
+    while grown:
+        more = {pid for pid, (_, parent) in stats.items() if parent in below} - below
+        below |= more
+        grown = bool(more)
+    return [pid for pid in below if stats.get(pid, ("", 0))[0] == "Z"]
 
 
 def test_C14_nul_and_invalid_utf8(make):
