@@ -320,12 +320,23 @@ void store_refs_free(struct store_refs *refs)
 	*refs = (struct store_refs){0};
 }
 
+/* A command of our own user may have closed it: then it cannot be moved, nor what runs in it be found. */
+static void open_up(int parent_fd, const char *ref)
+{
+	int fd = tree_open(parent_fd, ref);
+
+	if (fd >= 0)
+		close(fd);
+}
+
 int store_trash(const struct store *store, const char *ref)
 {
+	open_up(store->sessions_fd, ref);
 	if (!renameat(store->sessions_fd, ref, store->trash_fd, ref))
 		return 0;
 	if (errno != ENOENT)
 		return -errno;
+	open_up(store->trash_fd, ref);
 	return faccessat(store->trash_fd, ref, F_OK, AT_SYMLINK_NOFOLLOW) ? -errno : 1;
 }
 

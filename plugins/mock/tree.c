@@ -28,7 +28,7 @@ static void hoist_name(char *ret, size_t cap)
 }
 
 /* A directory without permissions is given them through its descriptor, so that a swapped symlink is not followed. */
-static int open_forced(int parent_fd, const char *name)
+int tree_open(int parent_fd, const char *name)
 {
 	int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	char link[64];
@@ -62,7 +62,7 @@ static int hoist(int dir_fd, const char *name, int top_fd)
 	if (!renameat(dir_fd, name, top_fd, hoisted))
 		return 0;
 	if (errno == EACCES) {
-		fd = open_forced(dir_fd, name);
+		fd = tree_open(dir_fd, name);
 		if (fd >= 0)
 			close(fd);
 		if (!renameat(dir_fd, name, top_fd, hoisted))
@@ -118,7 +118,7 @@ static int empty_dir(int dir_fd, int top_fd)
 /* One directory directly below the top: its files go, its directories move up beside it, then it goes itself. */
 static int drop_top_dir(int top_fd, const char *name)
 {
-	int fd = open_forced(top_fd, name);
+	int fd = tree_open(top_fd, name);
 	int rc;
 
 	if (fd < 0)
@@ -162,7 +162,7 @@ static int pass(int top_fd, size_t *ret_left)
 
 int tree_remove(int parent_fd, const char *name)
 {
-	int top_fd = open_forced(parent_fd, name);
+	int top_fd = tree_open(parent_fd, name);
 	unsigned refilled = 0;
 	size_t left;
 	int rc;

@@ -446,6 +446,38 @@ static void test_release_hard_tree(void **state)
 	rig_stop(&rig);
 }
 
+/* As a daemon that is not root: whom modes bind. */
+static void release_closed_session(void)
+{
+	struct rig rig;
+	char ref[64];
+
+	if (geteuid() == 0 && (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0))
+		_exit(77);
+	rig_start(&rig, NULL);
+	make_session(&rig, "ws", "task", ref);
+	rig_shell(&rig, "chmod 0 sessions/%s", ref);
+	assert_int_equal(code_of(&rig, ref, rig.ops->release), BERTH_OK);
+	rig_shell(&rig, "test -z \"$(ls sessions trash | grep -v :)\"");
+	rig_stop(&rig);
+	_exit(0);
+}
+
+static void test_release_of_a_closed_session(void **state)
+{
+	pid_t pid = fork();
+	int status;
+
+	(void)state;
+	if (pid == 0)
+		release_closed_session();
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* Makes and releases sessions until it is killed. */
 static void churn(struct rig *rig, int ready_fd)
 {
@@ -673,6 +705,7 @@ int main(void)
 	    cmocka_unit_test(test_release_under_command),
 	    cmocka_unit_test(test_release_kills_all),
 	    cmocka_unit_test(test_release_hard_tree),
+	    cmocka_unit_test(test_release_of_a_closed_session),
 	    cmocka_unit_test(test_killed_at_any_instant),
 	    cmocka_unit_test(test_threads),
 	    cmocka_unit_test(test_shared_root),
