@@ -291,8 +291,8 @@ static int past_limit(const struct follow *f)
 	return sup_now_ns() >= after_ms(limit, f->op->sup->kill_grace_ms);
 }
 
-/* A supervisor that is held up keeps no time limit: its command may have seen to that. Continued once, one that was only
- * stopped can do all itself. */
+/* A supervisor that is held up keeps no time limit: its command may have seen to that. Continued once, one that was
+ * only stopped can do all itself. */
 static void help(struct follow *f)
 {
 	uint32_t how = f->overdue ? BERTH_SIGNAL_KILL : BERTH_SIGNAL_TERM;

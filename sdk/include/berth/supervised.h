@@ -58,7 +58,8 @@ int32_t berth_sup_execute(const struct berth_host *host, struct berth_call *call
 int32_t berth_sup_reattach(const struct berth_host *host, struct berth_call *call, const struct berth_sup *sup,
 			   const struct berth_resume *resume);
 
-/* TERM or KILL to the whole tree through the supervisor; others are UNSUPPORTED. NOT_FOUND: not running. */
+/* TERM or KILL to the whole tree through the supervisor, or from outside and without a grace where its command holds it
+ * up; others are UNSUPPORTED. NOT_FOUND: not running. */
 int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call, const struct berth_sup *sup,
 			 const struct berth_str *execution_id, uint32_t signal);
 
