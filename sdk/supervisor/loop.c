@@ -40,7 +40,7 @@ static bool killed(const struct sup *s)
 	return WIFSIGNALED(s->leader_status) && WTERMSIG(s->leader_status) == SIGKILL && !cgroup_oom_rose(&s->counters);
 }
 
-/* Until the leader ends or must be ended. A leader that ended before, but not by a KILL, wins over timeout and cancel. */
+/* Until the leader ends or must be ended. One that ended before, but not by a KILL, wins over timeout and cancel. */
 static uint32_t run_phase(struct sup *s)
 {
 	int64_t until = after_ms(s->begin_ns, s->spec.timeout_ms);
