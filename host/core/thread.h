@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads, locks and worker pools. Threads are named, have all signals but those of faults blocked, and 256 KiB of
- * stack. Locks know their class; taking one whose class is not above every class this thread already holds aborts (debug
- * builds check, all builds keep the owner).
+ * stack. Locks know their class; taking one whose class is not above every class this thread already holds aborts.
  */
 #ifndef CORE_THREAD_H
 #define CORE_THREAD_H
