@@ -258,6 +258,7 @@ int ctl_end(struct json_object *record, bool quiet);
 /* SIGINT and SIGTERM ask for a cancel from now on, of the execution that ctl_cancel_target names; a second one leaves. */
 void ctl_cancel_on_signal(bool on);
 void ctl_cancel_target(const char *id);
+void ctl_leave_behind(const char *sentence); /* the line to say on leaving, lent; NULL: nothing is left */
 void ctl_ask_cancel(void); /* as a signal does */
 /* Sends the cancel that was asked for until it is taken or refused for good. Called again and again while an exchange waits. */
 void ctl_pass_interrupt(struct ctl *ctl);
@@ -277,8 +278,8 @@ int ctl_run_script(struct ctl *ctl, const char *task, const char *script, struct
 /* Appends the word as one word of a shell. */
 void ctl_quote(struct buf *script, const char *word);
 
-/* Ctrl-C sets a flag from now on that ends exchanges and workers, so that they can clean up (interrupt.c). */
-void ctl_stop_on_signal(void);
+/* Ctrl-C sets a flag from now on that ends exchanges and workers, so that they can clean up (interrupt.c); or no more. */
+void ctl_stop_on_signal(bool on);
 bool ctl_stopped(void);
 void ctl_die_if_stopped(void); /* by that signal, at the end */
 

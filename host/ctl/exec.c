@@ -117,6 +117,7 @@ static void hint_misplaced(const struct ctl_args *args)
 
 struct inputs {
 	char stdin_path[80], env_path[80]; /* "" = none was sent */
+	char left[240];			   /* what to say when nobody removes them */
 };
 
 /* With a key of the caller's the name is the same whenever it is asked again: it is part of what is asked. */
@@ -191,6 +192,7 @@ static int send_inputs(struct ctl *ctl, const char *task, const struct exec_opti
 		return ctl_fail(CTL_USAGE, "exec: --stdin excludes --stdin-ref and --script -");
 	if (o->env.count && o->env_ref)
 		return ctl_fail(CTL_USAGE, "exec: --env and --env-ref exclude each other");
+	ctl_stop_on_signal(true);
 	if (o->env.count)
 		rc = send_env(ctl, task, o, in);
 	if (!rc && o->input)
@@ -210,6 +212,13 @@ static void remove_quietly(struct ctl *ctl, const char *task, const char *name)
 	buf_fini(&path);
 }
 
+static bool leaves(struct inputs *in)
+{
+	snprintf(in->left, sizeof(in->left), "berthctl: in the workspace stays what was sent for it: %s%s%s\n", in->env_path,
+		 *in->env_path && *in->stdin_path ? " " : "", in->stdin_path);
+	return *in->env_path || *in->stdin_path;
+}
+
 /* They end with the command; when that is not waited for, with the session. */
 static void drop_inputs(struct ctl *ctl, const char *task, const struct inputs *in, bool detached)
 {
@@ -218,6 +227,8 @@ static void drop_inputs(struct ctl *ctl, const char *task, const struct inputs *
 	for (size_t i = 0; i < 2; i++) {
 		if (!*paths[i])
 			continue;
+		if (ctl_stopped()) /* named first: another Ctrl-C leaves it there */
+			fprintf(stderr, "berthctl: stopped; removing %s from the workspace\n", paths[i]);
 		if (detached)
 			fprintf(stderr, "berthctl: %s stays in the workspace for the command to read; remove it later, or it ends with the session\n",
 				paths[i]);
@@ -257,6 +268,9 @@ static int run(struct ctl *ctl, const struct ctl_create *create, const struct ex
 	/* From before the create on: a command whose id is not known yet could not be cancelled. */
 	if (!o->detach)
 		ctl_cancel_on_signal(true);
+	ctl_stop_on_signal(false);
+	if (ctl_stopped())
+		return CTL_BERTH;
 	rc = ctl_create(ctl, create, &record);
 	id = rc ? "" : ctl_text(record, "id");
 	if (rc)
@@ -280,7 +294,7 @@ int ctl_exec(struct ctl *ctl, const struct ctl_args *args)
 	struct ctl_create create = {.task = args->words[0], .cwd = o->cwd, .region = o->region, .env_ref = o->env_ref,
 				    .stdin_ref = o->stdin_ref, .key = o->key, .timeout = o->timeout, .keep = o->keep};
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
-	struct inputs inputs = {{0}, {0}};
+	struct inputs inputs = {0};
 	struct buf script;
 	int rc;
 
@@ -302,8 +316,10 @@ int ctl_exec(struct ctl *ctl, const struct ctl_args *args)
 		create.env_ref = inputs.env_path;
 	create.script = script.ptr;
 	create.script_len = script.len;
+	ctl_leave_behind(leaves(&inputs) ? inputs.left : NULL);
 	rc = run(ctl, &create, o);
-	drop_inputs(ctl, create.task, &inputs, o->detach);
+	drop_inputs(ctl, create.task, &inputs, o->detach && !ctl_stopped());
+	ctl_leave_behind(NULL);
 	buf_fini(&script);
 	return rc;
 }

@@ -125,7 +125,7 @@ int ctl_put(struct ctl *ctl, const struct ctl_args *args)
 	if (pipe && (!name || o->recursive))
 		return ctl_fail(CTL_USAGE, o->recursive ? "put: --recursive takes a folder, not standard input"
 							 : "put: standard input needs a PATH to be stored under");
-	ctl_stop_on_signal();
+	ctl_stop_on_signal(true);
 	if (!o->recursive)
 		return put_file(ctl, args->words[0], local, name ? name : name_of(local, copy, sizeof(copy)), o->mode);
 	if (o->mode)
@@ -214,7 +214,7 @@ int ctl_get(struct ctl *ctl, const struct ctl_args *args)
 		return ctl_fail(CTL_USAGE, "get: --recursive needs a folder to copy to, not '-'");
 	if (ctl->json && given && !strcmp(given, "-"))
 		return ctl_fail(CTL_USAGE, "get: --json and '-' exclude each other; berthctl cat --json prints the content as base64");
-	ctl_stop_on_signal();
+	ctl_stop_on_signal(true);
 	if (o->recursive)
 		return tree_get(ctl, task, name, given ? given : strcmp(name, ".") ? name_of(name, copy, sizeof(copy)) : task, o);
 	if (given && !strcmp(given, "-"))

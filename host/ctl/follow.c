@@ -26,6 +26,7 @@ static atomic_int interrupts;
 static atomic_int cancel_state;
 static const char *_Atomic cancel_id;
 static _Atomic int64_t cancel_next_ns;
+static const char *_Atomic left_behind;
 
 /* ---- signals ---- */
 
@@ -36,11 +37,14 @@ static void on_signal(int number)
 	static const char taken[] = "berthctl: left; the command is being cancelled\n";
 	int state = atomic_load(&cancel_state);
 	const char *text = state == CANCEL_TAKEN ? taken : state == CANCEL_SENT ? sent : open;
+	const char *behind = atomic_load(&left_behind);
 
 	(void)number;
 	if (atomic_fetch_add(&interrupts, 1) < 1)
 		return;
 	(void)!write(STDERR_FILENO, text, strlen(text));
+	if (behind)
+		(void)!write(STDERR_FILENO, behind, strlen(behind));
 	_exit(CTL_CANCELLED);
 }
 
@@ -50,6 +54,11 @@ void ctl_cancel_on_signal(bool on)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
+}
+
+void ctl_leave_behind(const char *sentence)
+{
+	atomic_store(&left_behind, sentence);
 }
 
 void ctl_cancel_target(const char *id)

@@ -135,6 +135,31 @@ def test_a_sandbox_that_takes_long_is_waited_for_with_a_word(make):
     equal(term.end(), 130)
 
 
+def test_what_was_sent_goes_with_a_command_that_never_was(make):
+    b = make().start()
+    b.sh("t", "true")
+    for more in ((), ("-d",)):
+        term = on_terminal(b, "exec", *W, *more, "-i", "-e", "SECRET=very", "t", "cat")
+        term.until(b"reading standard input")
+        wait_for(lambda: b".berthctl-env-" in b.ctl("ls", *W, "t").stdout, what="the variables in the workspace")
+        term.send(b"\x03")
+        equal(term.end(), -signal.SIGINT, term.text)
+        check(b"removing .berthctl-env-" in term.text, term.text)
+        equal([name for name in b.sh("t", "ls -A").split() if b".berthctl" in name], [])
+    equal(len(b.get("/sandbox/executions", workspace_id="w").json["items"]), 3, "no command was made")
+
+
+def test_who_leaves_is_told_what_stays(make):
+    b = make().start()
+    term = on_terminal(b, "exec", *W, "-e", "SECRET=very", "t", "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    term.until(b"ready")
+    term.send(b"\x03")
+    term.until(b"cancelling")
+    term.send(b"\x03")
+    equal(term.end(), 130, term.text)
+    check(b"stays what was sent for it: .berthctl-env-" in term.text, term.text)
+
+
 def test_what_the_sandbox_does_meanwhile_is_said(make):
     """Of a command and of what is sent first, while one is made and while the former one is torn down; nothing into a pipe."""
     b = make(mock='ready_delay = "4s";').start()
