@@ -255,8 +255,8 @@ static int try_channel(struct rconn *conn, const char *channel, struct err *err)
 	return rc;
 }
 
-/* A connection that has subscribed serves nothing else. Whoever may subscribe to a channel may publish there, and nobody gets a
- * message of a trial. */
+/* A connection that has subscribed serves nothing else. Whoever may use a channel may publish there, too, which is not
+ * tried: other programs would be told. */
 int redis_try_channels(struct redis_store *store, struct err *err)
 {
 	struct rconn conn = {.store = store};
