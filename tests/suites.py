@@ -5,13 +5,16 @@
 import argparse
 import os
 import pathlib
+import queue
 import re
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PATIENCE = {"release": "1", "debug": "1", "asan": "3", "tsan": "4"}
+SILENCE_S, SILENCE_FULL_S, LAST_WORDS_S = 3600, 4 * 3600, 30  # what a driven suite may take without a line, for a slow preset more
 SANITIZER_ENV = {
     "ASAN_OPTIONS": "abort_on_error=0:detect_leaks=1:halt_on_error=1:exitcode=99",
     "LSAN_OPTIONS": f"suppressions={ROOT}/tests/sanitizers/lsan.supp:print_suppressions=0",
@@ -63,11 +66,13 @@ def unit(ctx):
         passed = len(re.findall(r"^(?:ok |\[       OK \])", out, re.M))
         skipped = len(re.findall(r"^ok .*# SKIP", out, re.M))
         failed = len(re.findall(r"^not ok ", out, re.M)) + len(set(re.findall(r"^\[  FAILED  \] ([a-z]\w*)$", out, re.M)))
-        if code != 0 and failed == 0 or passed + failed == 0:
-            failed += 1
+        planned = sum(map(int, re.findall(r"^(?:1\.\.|\[=+\].* Running )(\d+)", out, re.M)))
+        failed = max(failed, int(code != 0 or not planned), planned - passed)
         ctx.tally.add(program.name, passed - skipped, failed, skipped)
         print(f"{'FAIL' if failed else 'ok  '} {program.name}: {passed - skipped} passed, {failed} failed, "
               f"{skipped} skipped ({seconds:.1f} s)", flush=True)
+        for line in re.findall(r"^ok .*# SKIP.*", out, re.M):
+            print(line, flush=True)
         if failed:
             print(out[-12000:], flush=True)
 
@@ -111,6 +116,27 @@ def checks(ctx):
                 print(out[-6000:], flush=True)
 
 
+def lines_of(process, silence):
+    """Its output until its end. When nothing came for that long it is ended; what it says of that is the rest."""
+    lines = queue.Queue()
+
+    def read():
+        for line in process.stdout:
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        yield from iter(lambda: lines.get(timeout=silence), None)
+    except queue.Empty:
+        process.terminate()
+        yield f"FAIL nothing was heard for {silence:g} s\n"
+        try:
+            yield from iter(lambda: lines.get(timeout=LAST_WORDS_S), None)
+        except queue.Empty:  # its own processes may hold the pipe
+            process.kill()
+
+
 def drive(ctx, name, *arguments):
     """A program tests/<name>/run.py that says of itself what passed."""
     command = [sys.executable, str(ROOT / "tests" / name / "run.py"), "-j", str(ctx.jobs), *arguments]
@@ -120,14 +146,14 @@ def drive(ctx, name, *arguments):
     process = subprocess.Popen(command, env=ctx.env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace", stdin=subprocess.DEVNULL)
     last = ""
-    for line in process.stdout:
+    for line in lines_of(process, (SILENCE_FULL_S if ctx.full else SILENCE_S) * float(ctx.env["BERTH_PATIENCE"])):
         last = line.strip() or last
         if not re.match(r"^\d+ passed, \d+ failed", line):
             print(line, end="", flush=True)
-    process.wait()
+    code = process.wait()
     match = re.match(r"^(\d+) passed, (\d+) failed, (\d+) skipped", last)
     if match:
-        ctx.tally.add(name, int(match[1]), int(match[2]), int(match[3]))
+        ctx.tally.add(name, int(match[1]), int(match[2]) or int(code != 0), int(match[3]))
     else:
         ctx.tally.add(f"{name} (ended early)", 0, 1)
 

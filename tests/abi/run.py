@@ -384,7 +384,7 @@ def main():
         if result == "FAIL":
             print(text[-6000:], flush=True)
     print(f"{counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
-    return 1 if counts["FAIL"] else 0
+    return 1 if counts["FAIL"] or not sum(counts.values()) else 0
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ review by hand. Ends with "N passed, N failed, N skipped".
 import argparse
 import concurrent.futures
 import contextlib
+import faulthandler
 import json
 import os
 import pathlib
@@ -398,6 +399,7 @@ def main():
     parser.add_argument("--record", action="store_true")
     parser.add_argument("word", nargs="*")
     args = parser.parse_args()
+    faulthandler.register(signal.SIGTERM, chain=True)  # the runner of suites gives up: where every test stands
     kit = Kit(args)
     passed = failures = skipped = 0
     try:
@@ -417,7 +419,7 @@ def main():
     finally:
         shutil.rmtree(kit.work, ignore_errors=True)
     print(f"{passed} passed, {failures} failed, {skipped} skipped")
-    return 1 if failures else 0
+    return 1 if failures or not passed + skipped else 0
 
 
 if __name__ == "__main__":

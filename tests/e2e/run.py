@@ -7,9 +7,11 @@ ends with "N passed, N failed, N skipped".
 """
 
 import argparse
+import faulthandler
 import importlib
 import pathlib
 import queue
+import signal
 import sys
 import threading
 import time
@@ -103,6 +105,7 @@ def main():
 
 
 def run_all(tests, args):
+    faulthandler.register(signal.SIGTERM, chain=True)  # the runner of suites gives up: where every test stands
     counts = {"ok": 0, "FAIL": 0, "skip": 0}
     lock = threading.Lock()
 
