@@ -248,7 +248,8 @@ static void tell_unnamed(struct berth_call *call, size_t unnamed)
 {
 	if (unnamed)
 		snprintf(call->result.text, sizeof(call->result.text),
-			 "%zu entries have paths over %u bytes and are left out", unnamed, BERTH_PATH_MAX);
+			 "%zu entries have paths over %u bytes or lie in closed folders, and are left out", unnamed,
+			 BERTH_PATH_MAX);
 }
 
 static int32_t run_mark(struct berth_call *call)

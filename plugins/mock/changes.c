@@ -30,8 +30,8 @@ static void warn_unnamed(struct opcall *oc, size_t unnamed)
 	if (!unnamed)
 		return;
 	line.len = (size_t)snprintf(text, sizeof(text),
-				    "%zu entries of the workspace of %s have paths over %u bytes and are left"
-				    " out of its changes",
+				    "%zu entries of the workspace of %s have paths over %u bytes or lie in closed"
+				    " folders, and are left out of its changes",
 				    unnamed, oc->ref, BERTH_PATH_MAX);
 	shim_host.log(oc->m->target, oc->call, BERTH_LOG_WARN, &line, NULL, 0);
 }

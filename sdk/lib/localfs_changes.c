@@ -90,7 +90,7 @@ int32_t berth_localfs_mark(const struct berth_host *host, struct berth_call *cal
 	host->random(&chance, sizeof(chance));
 	snprintf(token, sizeof(token), "%016" PRIx64 "%08" PRIx32, (uint64_t)sup_now_ns(), chance);
 	err = snapshot_save(marks_fd, token, &snap);
-	*ret_unnamed = snap.unnamed;
+	*ret_unnamed = snap.unnamed + snap.closed;
 	snapshot_fini(&snap);
 	if (err)
 		return localfs_fail_errno(host, call, err, "keep the mark");
@@ -128,7 +128,7 @@ static int32_t compare(const struct localfs_op *op, const struct snapshot *old, 
 					      : strcmp(old->entries[i].path, new->entries[j].path);
 
 		if (order < 0)
-			rc = emit(op, &old->entries[i], true);
+			rc = snapshot_hides(new, old->entries[i].path) ? BERTH_OK : emit(op, &old->entries[i], true);
 		else if (order > 0 || !same(&old->entries[i], &new->entries[j]))
 			rc = emit(op, &new->entries[j], false);
 		i += order <= 0;
@@ -164,7 +164,7 @@ int32_t berth_localfs_changes(const struct berth_host *host, struct berth_call *
 		return rc;
 	rc = take(&op, &new);
 	if (!rc) {
-		*ret_unnamed = new.unnamed;
+		*ret_unnamed = new.unnamed + new.closed;
 		rc = compare(&op, &old, &new);
 		snapshot_fini(&new);
 	}

@@ -51,6 +51,15 @@ static struct snapshot_entry *push(struct snapshot *snap)
 	return &snap->entries[snap->count++];
 }
 
+/* Who works in the session closes its folders: that must not take the rest from a mark. The root is no such folder. */
+static int cannot_look(struct snapshot *snap, const char *dir, int err)
+{
+	if (err != -EACCES || !*dir)
+		return err;
+	snap->closed++;
+	return 0;
+}
+
 /* dir is the path of the directory, empty for the root. */
 static int add(struct snapshot *snap, int dir_fd, const char *dir, const char *name)
 {
@@ -59,7 +68,7 @@ static int add(struct snapshot *snap, int dir_fd, const char *dir, const char *n
 	char *path;
 
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? 0 : -errno;
+		return errno == ENOENT ? 0 : cannot_look(snap, dir, -errno);
 	if (strlen(dir) + 1 + strlen(name) > BERTH_PATH_MAX) {
 		snap->unnamed++;
 		return 0;
@@ -99,7 +108,7 @@ static int add_dir(struct snapshot *snap, int root_fd, const char *path, const s
 		close(fd);
 	}
 	if (!dir) /* gone or swapped meanwhile */
-		return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ? 0 : rc;
+		return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ? 0 : cannot_look(snap, path, rc);
 	rc = 0;
 	while (!rc && (entry = readdir(dir))) {
 		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && !localfs_temp_is(entry->d_name))
@@ -124,9 +133,11 @@ static int walk(struct snapshot *snap, int root_fd, const struct snapshot_stop *
 	for (size_t next = 0; !rc && next < snap->count; next++) {
 		/* The array moves as it grows, the path does not. */
 		const char *path = snap->entries[next].path;
+		size_t closed = snap->closed;
 
 		if (snap->entries[next].kind == BERTH_FILE_DIRECTORY)
 			rc = add_dir(snap, root_fd, path, stop);
+		snap->entries[next].closed = snap->closed > closed;
 	}
 	if (!rc && snap->count)
 		qsort(snap->entries, snap->count, sizeof(snap->entries[0]), compare);
@@ -165,6 +176,21 @@ int snapshot_take(int root_fd, const struct snapshot_stop *stop, struct snapshot
 	else
 		*ret = snap;
 	return rc;
+}
+
+bool snapshot_hides(const struct snapshot *snap, const char *path)
+{
+	char above[BERTH_PATH_MAX + 1];
+	struct snapshot_entry key = {.path = above}, *entry;
+
+	snprintf(above, sizeof(above), "%s", path);
+	for (char *slash; snap->closed && (slash = strrchr(above, '/'));) {
+		*slash = '\0';
+		entry = bsearch(&key, snap->entries, snap->count, sizeof(key), compare);
+		if (entry)
+			return entry->closed;
+	}
+	return false;
 }
 
 void snapshot_fini(struct snapshot *snap)
@@ -249,7 +275,7 @@ static int read_entry(FILE *file, const struct disk_entry *disk, struct snapshot
 		free(path);
 		return -ENOMEM;
 	}
-	*entry = (struct snapshot_entry){path, disk->inode, disk->ctime_ns, disk->size, disk->mode, disk->kind};
+	*entry = (struct snapshot_entry){path, disk->inode, disk->ctime_ns, disk->size, disk->mode, disk->kind, false};
 	return 0;
 }
 

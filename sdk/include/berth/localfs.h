@@ -39,7 +39,8 @@ int32_t berth_localfs_export(const struct berth_host *host, struct berth_call *c
 			     const struct berth_str *paths, size_t path_count);
 
 /* What changed since a mark. Marks are kept as files in marks_fd, a private directory outside the root: the newest 16;
- * asking for an older one is NOT_FOUND. *ret_unnamed: entries whose paths are too long to be told: they are left out. */
+ * asking for an older one is NOT_FOUND. *ret_unnamed: entries that are left out, since their paths are too long to be told
+ * or they lie in closed folders; what a mark knew in such a folder is not told as deleted. */
 int32_t berth_localfs_mark(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
 			   int marks_fd, size_t *ret_unnamed);
 int32_t berth_localfs_changes(const struct berth_host *host, struct berth_call *call, const struct berth_localfs *fs,
