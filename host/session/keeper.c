@@ -43,6 +43,7 @@ struct keep_row {
 	enum binding_cause cause;
 	const char *target;
 	bool live;
+	bool damaged; /* the row cannot be read: nothing is known, and nothing renewed */
 };
 
 struct round {
@@ -146,8 +147,9 @@ static int keep_row(struct sessions *s, struct txn *txn, struct keep_row *keep, 
 	int r = row_get(s, txn, &keep->ident, &row, err);
 	const struct target *target;
 
+	keep->damaged = r == ERR_CORRUPT;
 	if (r)
-		return r;
+		return keep->damaged ? 0 : r; /* the others of the step are not its matter */
 	keep_ops(s, &row, keep);
 	keep_jobs(s, &row, keep);
 	target = registry_find(s->config.registry, row.b.target);
@@ -190,6 +192,11 @@ static void apply(struct sessions *s, const struct keep_row *keep)
 {
 	struct local *local;
 
+	if (keep->damaged) {
+		log_error("a task's row cannot be read; what this host holds of it is not renewed",
+			  KS("task", keep->key));
+		return;
+	}
 	lock_take(&s->lock);
 	local = local_get_locked(s, keep->key);
 	for (size_t i = 0; local && i < keep->op_count; i++) {
@@ -279,7 +286,8 @@ static int keep_batch(struct round *round, struct keep_row **at, struct err *err
 	atomic_store(&round->s->confirmed_ns, sent_ns);
 	for (const struct keep_row *keep = batch.first; keep != batch.after; keep = keep->next) {
 		apply(round->s, keep);
-		extend_if_due(round->s, keep);
+		if (!keep->damaged)
+			extend_if_due(round->s, keep);
 	}
 	return 0;
 }

@@ -258,6 +258,8 @@ static int loose_step(struct txn *txn, void *arg, struct err *err)
 		return r;
 	if (split_key(entry.task, &ident)) {
 		r = row_get(loose->s, txn, &ident, &row, err);
+		if (r == ERR_CORRUPT)
+			return 0; /* what it has cannot be read: its reservation is left alone */
 		if (r || strcmp(row.b.warm, loose->key) == 0)
 			return r;
 	}

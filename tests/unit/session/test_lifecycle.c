@@ -532,6 +532,49 @@ static void an_expiry_shorter_than_asked_becomes_the_ceiling(void **state)
 	world_release(&w, hold);
 }
 
+/* ---- a row that cannot be read ---- */
+
+struct damage {
+	const char *key, *doc;
+	char former[4096]; /* out */
+};
+
+static int damage_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct damage *damage = arg;
+	struct store_row row;
+	int r = txn_get(txn, STORE_TASK, damage->key, &row, err);
+
+	if (r || !row.doc)
+		return r ? r : ERR_NOT_FOUND;
+	snprintf(damage->former, sizeof(damage->former), "%.*s", (int)row.doc_len, (const char *)row.doc);
+	row.key = damage->key;
+	row.doc = damage->doc;
+	row.doc_len = strlen(damage->doc);
+	return txn_put(txn, STORE_TASK, &row, err);
+}
+
+static void a_damaged_row_stops_the_renewal_of_its_own_task_only(void **state)
+{
+	struct damage damage = {.key = "ws/bad", .doc = "{"}, mend = {.key = "ws/bad", .doc = damage.former};
+	struct session_hold *good, *bad;
+	int64_t before;
+
+	(void)state;
+	w.conf.operation_ttl_ms = w.conf.owner_ttl_ms = w.conf.claim_ttl_ms = 3000;
+	world_up(&w);
+	good = take("good", "op_1");
+	bad = take("bad", "op_1");
+	assert_int_equal(store_update(w.store, damage_step, &damage, NULL), 0);
+	before = number_in("good", "lease_until");
+	for (int64_t end = clock_after_ms(WAIT_MS); number_in("good", "lease_until") == before && clock_left_ms(end) > 0;)
+		let_pass(50);
+	assert_true(number_in("good", "lease_until") > before);
+	assert_int_equal(store_update(w.store, damage_step, &mend, NULL), 0);
+	world_release(&w, good);
+	world_release(&w, bad);
+}
+
 /* ---- T2 ---- */
 
 static void held_while_frozen(void)
@@ -729,6 +772,7 @@ static void q1_an_end_that_was_stored_unheard_is_told(void **state)
 		TEST_OWN(the_providers_expiry_is_moved_while_operations_run),
 		TEST_OWN(the_providers_expiry_is_moved_by_short_operations),
 		TEST_OWN(an_expiry_shorter_than_asked_becomes_the_ceiling),
+		TEST_OWN(a_damaged_row_stops_the_renewal_of_its_own_task_only),
 		TEST_OWN(q1_a_store_that_stays_away_is_not_hammered),
 		TEST_OWN(t2_a_frozen_host_keeps_its_operations),
 		TEST(a_stop_answers_who_waits_and_the_next_process_goes_on),

@@ -334,6 +334,27 @@ static void a_damaged_row_stops_the_sweep_of_its_own_task_only(void **state)
 	assert_int_equal(world_sessions(&w, NULL), 2);
 }
 
+/* Nobody can tell whether its task still has what was reserved for it. */
+static void a_damaged_row_keeps_its_reservation_and_stops_no_sweep(void **state)
+{
+	struct err err = {0};
+
+	(void)state;
+	w.conf.scheduling_ms = w.conf.starting_ms = 500;
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	use("unreadable");
+	assert_true(filled(1));
+	assert_int_equal(store_update(w.store, damage_step, &(struct damage){"ws/unreadable", true}, &err), 0);
+	world_down(&w, 5000);
+	world_up(&w);
+	world_plant(&w, "nobody", "mock-00000000000000aa", "someone", 0);
+	assert_int_equal(session_recover(w.s, &err), 0);
+	assert_true(world_until(&w, "nobody", "\"state\":\"gone\""));
+	assert_int_equal(world_sessions(&w, NULL), 2);
+}
+
 static void q2_a_lost_store_adopts_what_is_there(void **state)
 {
 	static const char *const ends[] = {"", "-wal", "-shm"};
@@ -450,6 +471,7 @@ int main(int argc, char **argv)
 		TEST(an_adoption_gives_the_reservation_back),
 		TEST(nothing_but_orphans_is_swept_and_only_after_recover),
 		TEST(a_damaged_row_stops_the_sweep_of_its_own_task_only),
+		TEST(a_damaged_row_keeps_its_reservation_and_stops_no_sweep),
 		TEST(q2_a_lost_store_adopts_what_is_there),
 		TEST(q2_warm_sessions_of_a_lost_store_are_replaced),
 		TEST(killed_at_every_step_of_a_pool),
