@@ -189,6 +189,8 @@ static int32_t provision(struct opcall *oc, const struct berth_spec *spec)
 
 	if (!fill(oc, spec))
 		return opcall_fail(oc, BERTH_INVALID, "spec", "deployment, identity or intent is malformed");
+	if (spec->isolation > oc->m->isolation)
+		return opcall_fail(oc, BERTH_INVALID, "isolation", "the wanted isolation is stronger than this target's");
 	err = store_create(&oc->m->store, &oc->s, spec->env, spec->env_count);
 	if (err)
 		return opcall_fail_errno(oc, err, "provision");

@@ -19,7 +19,7 @@
 #include "plugin/guard.h"
 #include "plugin/target.h"
 
-#define KIT_VERSION "1.2"
+#define KIT_VERSION "1.3"
 #define KIT_TEXT_MAX 512
 /* Set in the kit's own environment: no command may see it. */
 #define KIT_SECRET_NAME "BERTH_CONFORMANCE_HOST_VARIABLE"
@@ -174,6 +174,13 @@ void session_take(struct session *session, const struct berth_session_info *info
 bool session_wait_gone(struct check *check, struct session *session);
 /* Among what the last operation of call emitted. */
 const struct berth_session_info *session_among(const struct call *call, const char *ref, size_t *ret_times);
+/* The pages of list, one after another: zeroed for the first. False: after the last one, or it failed and so did the check. */
+struct pages {
+	struct call *call; /* of the page that is there */
+	unsigned count;
+	bool failed;
+};
+bool session_list(struct check *check, struct pages *pages);
 /* All pages of list: how often the ref came, -1 on an error (reported). */
 int session_listed(struct check *check, const char *ref);
 

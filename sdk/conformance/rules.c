@@ -20,6 +20,10 @@ const struct rule rules[] = {
 	 rule_undeclared},
 	{"honesty.isolation", 0, 0, "The isolation that open reports is the isolation that a session has.",
 	 rule_isolation},
+	{"honesty.stronger", 0, 0,
+	 "A stronger isolation than the target's is refused as INVALID, reason isolation, before "
+	 "anything is created.",
+	 rule_isolation_stronger},
 
 	{"lifecycle.find_none", 0, 0, "find of a task without session answers OK and emits nothing.", rule_find_none},
 	{"lifecycle.created", 0, 0,
@@ -143,6 +147,8 @@ const struct rule rules[] = {
 	 rule_file_list},
 	{"files.remove", 0, F, "file_remove takes files, and folders with content only when recursive.",
 	 rule_file_remove},
+	{"files.flags", 0, F, "A flag of a later ABI is UNSUPPORTED in list and remove, and removes nothing.",
+	 rule_file_flags},
 	{"files.move", 0, F, "file_move replaces its target and keeps bytes and mode.", rule_file_move},
 	{"files.missing", 0, F, "A missing path answers NOT_FOUND in every verb.", rule_file_missing},
 	{"files.lying", 0, F,
@@ -200,10 +206,14 @@ const struct rule rules[] = {
 	{"reattach.cancel", CAP(REATTACH), C, "STOP during a reattach ends the whole tree.", rule_reattach_cancel},
 	{"reattach.detach", CAP(REATTACH), CF, "A reattach may be detached and repeated.", rule_reattach_detach},
 	{"poison.late", CAP(REATTACH), CF,
-	 "After NOT_STARTED a late execute of that attempt starts nothing; the next attempt runs.", rule_poison},
+	 "After NOT_STARTED a late execute of that attempt starts nothing; the next attempt runs, and a "
+	 "reattach of one before it is UNKNOWN, reason stale_attempt.",
+	 rule_poison},
 	{"poison.race", CAP(REATTACH), CF,
 	 "reattach against execute: either it started and is found, or it never starts.", rule_poison_race},
-	{"forget.mark", CAP(REATTACH), CF, "forget is idempotent, and the mark that the command started stays.",
+	{"forget.mark", CAP(REATTACH), CF,
+	 "forget is idempotent, the mark that the command started stays, and a reattach is NOT_FOUND, "
+	 "reason forgotten.",
 	 rule_forget},
 	{"forget.running", CAP(REATTACH), CF, "forget does no harm to a running command.", rule_forget_running},
 	{"signal.term", CAP(SIGNAL), CF, "TERM reaches the whole tree, which may end in its own way.",

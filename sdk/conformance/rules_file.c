@@ -227,6 +227,27 @@ void rule_file_remove(struct check *check)
 	MUST(check, stat_file(check, session, dir, &info) == ERR_NOT_FOUND, "a removed folder is still there");
 }
 
+/* One that no minor will name soon. */
+#define FLAG_UNKNOWN (UINT32_C(1) << 30)
+
+void rule_file_flags(struct check *check)
+{
+	struct session *session = session_shared(check);
+	const char *dir = file_dir(check), *file = check_printf(check, "%s/file", dir);
+	struct berth_file_info info;
+	struct err err = {0};
+	int rc;
+
+	if (!session)
+		return;
+	MUST(check, !file_put(check, session, file, 0644, "1", 1, &err), "write " OK_RC(err));
+	rc = call_file_list(check_call(check), &session->abi, dir, FLAG_UNKNOWN | BERTH_LIST_RECURSIVE, &err);
+	MUST(check, rc == ERR_UNSUPPORTED, "list with an unknown flag answers %s", kit_code(rc));
+	rc = call_file_remove(check_call(check), &session->abi, dir, FLAG_UNKNOWN | BERTH_REMOVE_RECURSIVE, &err);
+	MUST(check, rc == ERR_UNSUPPORTED, "remove with an unknown flag answers %s", kit_code(rc));
+	MUST(check, !stat_file(check, session, file, &info), "remove with an unknown flag removed the file");
+}
+
 void rule_file_move(struct check *check)
 {
 	struct session *session = session_shared(check);

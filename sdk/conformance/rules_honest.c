@@ -95,6 +95,22 @@ void rule_isolation(struct check *check)
 	     session->isolation);
 }
 
+void rule_isolation_stronger(struct check *check)
+{
+	struct session *session = session_plan(check, NULL);
+	struct berth_spec spec = session_spec(session);
+
+	if (check->kit->target->isolation >= BERTH_ISOLATION_MICROVM) {
+		check_skip(check, "no isolation is stronger than the target's");
+		return;
+	}
+	spec.isolation = check->kit->target->isolation + 1;
+	session_provision(check, session, &spec);
+	MUST(check, is_invalid(session->rc) && !strcmp(session->err.reason, "isolation"),
+	     "a stronger isolation than the target's " OK_RC(session->err));
+	MUST(check, session->created == 0, "an isolation was refused after the session had been created");
+}
+
 void rule_process(struct check *check)
 {
 	struct guard now = check->kit->guard;

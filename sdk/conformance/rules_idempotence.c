@@ -8,22 +8,17 @@
 void rule_one_create(struct check *check)
 {
 	struct session *session = session_plan(check, NULL);
+	struct pages pages = {0};
 	unsigned mine = 0;
-	const char *cursor = NULL;
-	struct err err = {0};
 
 	MUST(check, !session_provision(check, session, NULL), "provision " OK_RC(session->err));
-	do {
-		struct call *call = check_call(check);
-		const struct berth_session_info *infos;
+	while (session_list(check, &pages)) {
 		size_t count;
+		const struct berth_session_info *infos = call_sessions(pages.call, &count);
 
-		MUST(check, !call_list(call, cursor, &err), "list " OK_RC(err));
-		infos = call_sessions(call, &count);
 		for (size_t i = 0; i < count; i++)
 			mine += str_is(infos[i].intent, session->intent);
-		cursor = call_cursor(call);
-	} while (cursor);
+	}
 	MUST(check, mine == 1, "one provision made %u sessions with its intent", mine);
 }
 

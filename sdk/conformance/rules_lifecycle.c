@@ -75,21 +75,16 @@ void rule_agree(struct check *check)
 void rule_listed_exactly(struct check *check)
 {
 	struct session *session = session_make(check, NULL);
-	const char *cursor = NULL;
-	struct err err = {0};
+	struct pages pages = {0};
 
 	if (!session)
 		return;
-	do {
-		struct call *call = check_call(check);
-
-		MUST(check, !call_list(call, cursor, &err), "list " OK_RC(err));
-		cursor = call_cursor(call);
-		if (session_among(call, session->ref, NULL)) {
-			must_agree(check, session, session_among(call, session->ref, NULL), "list");
+	while (session_list(check, &pages)) {
+		if (session_among(pages.call, session->ref, NULL)) {
+			must_agree(check, session, session_among(pages.call, session->ref, NULL), "list");
 			return;
 		}
-	} while (cursor);
+	}
 	check_fail(check, "list does not hold session %s", session->ref);
 }
 
@@ -299,25 +294,17 @@ void rule_lost_session(struct check *check)
 /* A session that list reports as alive, in words; NULL when there is none, and after check_fail. */
 static const char *any_left(struct check *check)
 {
-	const char *cursor = NULL;
-	struct err err = {0};
+	struct pages pages = {0};
 
-	for (unsigned page = 0; page < 10000; page++) {
-		struct call *call = check_call(check);
-		const struct berth_session_info *infos;
+	while (session_list(check, &pages)) {
 		size_t count;
+		const struct berth_session_info *infos = call_sessions(pages.call, &count);
 
-		MUST_OR(check, !call_list(call, cursor, &err), NULL, "list " OK_RC(err));
-		infos = call_sessions(call, &count);
 		for (size_t i = 0; i < count; i++)
 			if (!phase_is_over(infos[i].phase))
 				return check_printf(check, "session %s of task \"%.*s\"", infos[i].ref.ptr,
 						    (int)infos[i].task_id.len, infos[i].task_id.ptr);
-		cursor = call_cursor(call);
-		if (!cursor)
-			return NULL;
 	}
-	check_fail(check, "list never ends");
 	return NULL;
 }
 

@@ -181,6 +181,10 @@ void rule_poison(struct check *check)
 	MUST(check, run_exited(run, 0), "execute of the attempt after the poisoned ones ended with %s",
 	     run_ending_word(run));
 	MUST(check, run_count_lines(check, session, dir) == 1, "the attempt after the poisoned ones did not run once");
+	run = run_plan_reattach(check, session, id, 2);
+	run_do(run);
+	MUST(check, run->rc == ERR_OUTCOME_UNKNOWN && !strcmp(run->err.reason, "stale_attempt"),
+	     "reattach of attempt 2, when attempt 3 has run, ended with %s (%s)", run_ending_word(run), run->err.reason);
 }
 
 struct duel {
@@ -246,6 +250,10 @@ void rule_forget(struct check *check)
 		     run_ending_word(late));
 	}
 	MUST(check, run_count_lines(check, session, dir) == 1, "after forget the command ran again");
+	late = run_plan_reattach(check, session, run->id, 1);
+	run_do(late);
+	MUST(check, late->rc == ERR_NOT_FOUND && !strcmp(late->err.reason, "forgotten"),
+	     "after forget a reattach ended with %s (%s)", run_ending_word(late), late->err.reason);
 	MUST(check, !call_forget(check_call(check), &session->abi, check_execution(check, check_printf(check, "never-%s", run->id), 1), &err),
 	     "forget of an id that never was " OK_RC(err));
 }

@@ -10,6 +10,7 @@
 
 #define WORKSPACE "conformance"
 #define RELEASE_TRIES 5
+#define PAGES_MAX 10000
 
 struct berth_str str(const char *text)
 {
@@ -84,21 +85,28 @@ struct berth_spec session_spec(const struct session *session)
 	};
 }
 
+/* A later word about the same session may leave out what an earlier one told. */
 void session_take(struct session *session, const struct berth_session_info *info)
 {
+	size_t state_len = session->abi.state.len;
+
 	copy(session->ref, sizeof(session->ref), info->ref);
-	copy(session->boot_id, sizeof(session->boot_id), info->boot_id);
-	copy(session->root, sizeof(session->root), info->root);
-	if (info->state.len)
+	if (info->boot_id.len)
+		copy(session->boot_id, sizeof(session->boot_id), info->boot_id);
+	if (info->root.len)
+		copy(session->root, sizeof(session->root), info->root);
+	if (info->state.len) {
 		memcpy(session->state, info->state.ptr, info->state.len);
+		state_len = info->state.len;
+	}
 	session->phase = info->phase;
-	session->isolation = info->isolation;
-	session->memory_bytes = info->memory_bytes;
-	session->expires_ms = info->expires_ms;
+	session->isolation = info->isolation ? info->isolation : session->isolation;
+	session->memory_bytes = info->memory_bytes ? info->memory_bytes : session->memory_bytes;
+	session->expires_ms = info->expires_ms ? info->expires_ms : session->expires_ms;
 	session->abi = (struct berth_session){
 		.struct_size = sizeof(session->abi),
 		.ref = str(session->ref),
-		.state = {session->state, info->state.len},
+		.state = {session->state, state_len},
 		.root = str(session->root),
 		.boot_id = str(session->boot_id),
 	};
@@ -243,25 +251,30 @@ bool session_wait_gone(struct check *check, struct session *session)
 	return false;
 }
 
+bool session_list(struct check *check, struct pages *pages)
+{
+	const char *cursor = pages->call ? call_cursor(pages->call) : NULL;
+	struct err err = {0};
+
+	if (pages->call && !cursor)
+		return false;
+	pages->failed = true;
+	MUST_OR(check, pages->count++ < PAGES_MAX, false, "list never ends");
+	pages->call = check_call(check);
+	MUST_OR(check, !call_list(pages->call, cursor, &err), false, "list " OK_RC(err));
+	pages->failed = false;
+	return true;
+}
+
 int session_listed(struct check *check, const char *ref)
 {
-	const char *cursor = NULL;
+	struct pages pages = {0};
+	size_t times;
 	int listed = 0;
 
-	for (unsigned page = 0;; page++) {
-		struct call *call = check_call(check);
-		struct err err = {0};
-		size_t times;
-
-		if (page > 10000 || call_list(call, cursor, &err)) {
-			check_fail(check, page > 10000 ? "list never ends" : "list answered %s: %s", kit_code(err.code),
-				   err.msg);
-			return -1;
-		}
-		session_among(call, ref, &times);
+	while (session_list(check, &pages)) {
+		session_among(pages.call, ref, &times);
 		listed += (int)times;
-		cursor = call_cursor(call);
-		if (!cursor)
-			return listed;
 	}
+	return pages.failed ? -1 : listed;
 }

@@ -158,6 +158,8 @@ int32_t prov_provision(void *inst, struct berth_call *call, const struct berth_s
 	struct ask ask;
 	int32_t rc;
 
+	if (spec->isolation > BERTH_ISOLATION_NONE)
+		return prov_host->fail(call, BERTH_INVALID, "isolation", 0, 0, "the server isolates nothing");
 	ask_init(&ask, inst, call, "POST", "/v1/sessions");
 	set_body(&ask, spec_json(spec));
 	ask.once = true;
