@@ -656,49 +656,6 @@ static void q1_a_store_that_stays_away_is_not_hammered(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* ---- stop ---- */
-
-static void *wait_for_stop(void *arg)
-{
-	struct deleter *waiter = arg;
-	struct session_hold *hold;
-
-	waiter->code = world_acquire(&w, "stop", "op_1", &hold, &waiter->err);
-	return NULL;
-}
-
-static void a_stop_answers_who_waits_and_the_next_process_goes_on(void **state)
-{
-	struct deleter waiter = {0};
-
-	(void)state;
-	world_faults(&w, "await_ready nth=1 hang\n");
-	assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_stop, &waiter), 0);
-	for (int64_t end = clock_after_ms(WAIT_MS); world_counter(&w, "await_ready") == 0 && clock_left_ms(end) > 0;)
-		world_says(&w, "stop", "x");
-	sessions_stop(w.s, clock_after_ms(100));
-	pthread_join(waiter.thread, NULL);
-	assert_int_equal(waiter.code, ERR_SHUTTING_DOWN);
-	world_faults(&w, "");
-	world_down(&w, 0);
-	world_up(&w);
-	assert_true(world_until(&w, "stop", "\"stage\":\"idle\""));
-	assert_int_equal(world_counter(&w, "created"), 1);
-}
-
-int main(int argc, char **argv)
-{
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
-#define TEST_OWN(fn) cmocka_unit_test_setup_teardown(fn, make, down)
-	const struct CMUnitTest tests[] = {
-		TEST_OWN(l1_a_renewed_lease_holds_and_an_unrenewed_one_ends),
-		TEST_OWN(a_begin_at_the_moment_of_expiry_is_safe),
-		TEST(l2_a_hundred_teardowns_are_one_delete),
-		TEST_OWN(l2_teardown_while_the_session_becomes_ready),
-		TEST_OWN(l2_teardown_while_the_create_is_on_its_way),
-		TEST_OWN(l2_teardown_before_the_answer_of_a_create),
-		TEST_OWN(l2_teardown_before_a_create_shows),
-		TEST_OWN(teardown_waits_for_running_operations_and_then_forces),
 static void *wait_for_turn(void *arg)
 {
 	struct session_begin begin = world_begin("turn", "op_2");
@@ -762,6 +719,49 @@ static void q1_an_end_that_was_stored_unheard_is_told(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* ---- stop ---- */
+
+static void *wait_for_stop(void *arg)
+{
+	struct deleter *waiter = arg;
+	struct session_hold *hold;
+
+	waiter->code = world_acquire(&w, "stop", "op_1", &hold, &waiter->err);
+	return NULL;
+}
+
+static void a_stop_answers_who_waits_and_the_next_process_goes_on(void **state)
+{
+	struct deleter waiter = {0};
+
+	(void)state;
+	world_faults(&w, "await_ready nth=1 hang\n");
+	assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_stop, &waiter), 0);
+	for (int64_t end = clock_after_ms(WAIT_MS); world_counter(&w, "await_ready") == 0 && clock_left_ms(end) > 0;)
+		world_says(&w, "stop", "x");
+	sessions_stop(w.s, clock_after_ms(100));
+	pthread_join(waiter.thread, NULL);
+	assert_int_equal(waiter.code, ERR_SHUTTING_DOWN);
+	world_faults(&w, "");
+	world_down(&w, 0);
+	world_up(&w);
+	assert_true(world_until(&w, "stop", "\"stage\":\"idle\""));
+	assert_int_equal(world_counter(&w, "created"), 1);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
+#define TEST_OWN(fn) cmocka_unit_test_setup_teardown(fn, make, down)
+	const struct CMUnitTest tests[] = {
+		TEST_OWN(l1_a_renewed_lease_holds_and_an_unrenewed_one_ends),
+		TEST_OWN(a_begin_at_the_moment_of_expiry_is_safe),
+		TEST(l2_a_hundred_teardowns_are_one_delete),
+		TEST_OWN(l2_teardown_while_the_session_becomes_ready),
+		TEST_OWN(l2_teardown_while_the_create_is_on_its_way),
+		TEST_OWN(l2_teardown_before_the_answer_of_a_create),
+		TEST_OWN(l2_teardown_before_a_create_shows),
+		TEST_OWN(teardown_waits_for_running_operations_and_then_forces),
 		TEST(a_quick_end_lets_the_teardown_go_on),
 		TEST(forced_teardown_tells_every_holder_once),
 		TEST(an_unproven_end_never_gives_the_session_out_again),
@@ -774,6 +774,7 @@ static void q1_an_end_that_was_stored_unheard_is_told(void **state)
 		TEST_OWN(an_expiry_shorter_than_asked_becomes_the_ceiling),
 		TEST_OWN(a_damaged_row_stops_the_renewal_of_its_own_task_only),
 		TEST_OWN(q1_a_store_that_stays_away_is_not_hammered),
+		TEST_OWN(q1_an_end_that_was_stored_unheard_is_told),
 		TEST_OWN(t2_a_frozen_host_keeps_its_operations),
 		TEST(a_stop_answers_who_waits_and_the_next_process_goes_on),
 	};
@@ -782,4 +783,3 @@ static void q1_an_end_that_was_stored_unheard_is_told(void **state)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
-		TEST_OWN(q1_an_end_that_was_stored_unheard_is_told),
