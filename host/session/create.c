@@ -93,11 +93,8 @@ int create_ask(struct job *job, struct made *made, int (*op)(struct call *, cons
 		r = err_set(err, ERR_INTERNAL, "the provider answered about another session");
 		err_reason(err, "plugin_violation");
 	}
-	if (r == 0) {
-		if (!*told.intent)
-			told.intent = made->intent;
-		*made = told;
-	}
+	if (r == 0)
+		made_merge(made, &told);
 out:
 	job_done(job, call);
 	return r;

@@ -41,6 +41,23 @@ int made_copy(struct arena *arena, const struct berth_session_info *info, struct
 	return 0;
 }
 
+void made_merge(struct made *made, const struct made *told)
+{
+	const struct made was = *made;
+
+	*made = *told;
+	if (told->state_len == 0) {
+		made->state = was.state;
+		made->state_len = was.state_len;
+	}
+	made->boot_id = *told->boot_id ? told->boot_id : was.boot_id;
+	made->root = *told->root ? told->root : was.root;
+	made->intent = *told->intent ? told->intent : was.intent;
+	made->created_ms = told->created_ms ? told->created_ms : was.created_ms;
+	made->expires_ms = told->expires_ms ? told->expires_ms : was.expires_ms;
+	made->isolation = told->isolation ? told->isolation : was.isolation;
+}
+
 int made_seal(struct job *job, const struct made *made, struct binding_session *ret, struct err *err)
 {
 	char *box = NULL;

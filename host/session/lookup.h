@@ -13,6 +13,8 @@ struct made { /* a session as a provider told of it; strings in the job's arena 
 };
 
 int made_copy(struct arena *arena, const struct berth_session_info *info, struct made *ret, struct err *err);
+/* A later word about the same session: what it leaves out is kept, but for the identity, which is always told. */
+void made_merge(struct made *made, const struct made *told);
 /* Seals the state for the row. */
 int made_seal(struct job *job, const struct made *made, struct binding_session *ret, struct err *err);
 

@@ -34,7 +34,8 @@ static int recover_known(struct provision *p, struct err *err)
 				.workspace = "",
 				.task = "",
 				.created_ms = p->job->row.created_ms,
-				.expires_ms = p->job->row.provider_expires_ms};
+				.expires_ms = p->job->row.provider_expires_ms,
+				.isolation = isolation_level(p->job->row.isolation)};
 	p->have = p->adopted = true;
 	for (int64_t tries = 1;; tries++) {
 		r = provision_ask(p, call_look, p->job->deadline_ns, &last);

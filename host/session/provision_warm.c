@@ -41,7 +41,7 @@ static int send_assign(struct provision *p, struct err *err)
 	if (r == 0 && count) {
 		r = made_copy(p->job->arena, info, &told, err);
 		if (r == 0 && strcmp(told.ref, p->made.ref) == 0)
-			p->made = told;
+			made_merge(&p->made, &told);
 	}
 	job_done(p->job, call);
 	return r;

@@ -361,8 +361,11 @@ static int suspect_one(struct job *job, const struct made *made, int64_t now, st
 {
 	struct map *former = warm_pool_of(job->s, job->target)->suspects;
 	const struct suspect *before = former ? map_get(former, made->ref) : NULL;
-	struct suspect *suspect = calloc(1, sizeof(*suspect));
+	struct suspect *suspect;
 
+	if (map_get(next, made->ref)) /* listed twice */
+		return 0;
+	suspect = calloc(1, sizeof(*suspect));
 	if (suspect)
 		suspect->since_ms = before ? before->since_ms : now;
 	if (!suspect || map_put(next, made->ref, suspect)) {

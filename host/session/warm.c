@@ -49,7 +49,8 @@ int warm_open(struct job *job, const struct warm_entry *entry, struct made *ret,
 			     .workspace = "",
 			     .task = "",
 			     .created_ms = entry->created_ms,
-			     .expires_ms = entry->expires_ms};
+			     .expires_ms = entry->expires_ms,
+			     .isolation = isolation_level(entry->isolation)};
 	if (!*entry->sealed_state)
 		return 0;
 	if (seal_open_box(job->s->config.seal, entry->key, entry->sealed_state, &state, &len, err)) {
