@@ -51,7 +51,9 @@ static int32_t send_range(const struct localfs_op *op, int fd, uint64_t offset, 
 			code = localfs_fail_errno(op->host, op->call, errno, "read the file");
 			break;
 		}
-		code = op->host->sink_write(op->call, BERTH_STREAM_DATA, buf, (size_t)n);
+		code = localfs_ask(op);
+		if (code == BERTH_OK)
+			code = op->host->sink_write(op->call, BERTH_STREAM_DATA, buf, (size_t)n);
 		offset += (uint64_t)n;
 		length -= (uint64_t)n;
 	}
@@ -110,7 +112,9 @@ static int32_t copy_source(const struct localfs_op *op, int fd, uint64_t *ret_to
 		size_t len = 0;
 		int rc;
 
-		code = op->host->source_read(op->call, buf, LOCALFS_CHUNK, &len);
+		code = localfs_ask(op);
+		if (code == BERTH_OK)
+			code = op->host->source_read(op->call, buf, LOCALFS_CHUNK, &len);
 		if (code || len == 0)
 			break;
 		rc = localfs_write_all(fd, buf, len);

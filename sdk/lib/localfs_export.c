@@ -29,9 +29,10 @@ static int32_t fail(const struct export *ex, int err)
 static int32_t flush(struct export *ex)
 {
 	size_t len = ex->len;
+	int32_t code = localfs_ask(&ex->op);
 
 	ex->len = 0;
-	return len ? ex->op.host->sink_write(ex->op.call, BERTH_STREAM_DATA, ex->buf, len) : BERTH_OK;
+	return code || !len ? code : ex->op.host->sink_write(ex->op.call, BERTH_STREAM_DATA, ex->buf, len);
 }
 
 /* data NULL = zeros. */

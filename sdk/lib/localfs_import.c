@@ -65,6 +65,9 @@ static int32_t fill(struct import *im)
 	if (im->pos < im->len || im->ended)
 		return BERTH_OK;
 	im->pos = im->len = 0;
+	code = localfs_ask(&im->op);
+	if (code)
+		return code;
 	code = im->op.host->source_read(im->op.call, im->buf, LOCALFS_CHUNK, &im->len);
 	im->ended = code == BERTH_OK && im->len == 0;
 	return code;

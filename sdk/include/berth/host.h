@@ -148,7 +148,8 @@ struct berth_host {
 	/* Adds to a metric of the descriptor's table. */
 	void (*counter)(struct berth_target *target, uint32_t index, uint64_t add);
 	void (*histogram)(struct berth_target *target, uint32_t index, double value);
-	/* A hint that sessions of this target changed; the host looks again soon. */
+	/* A hint that sessions of this target changed. Where the host keeps a warm pool it lists and inspects within seconds, less
+	 * often while hints go on, at most a minute later; elsewhere its next round is soon enough. Costs nothing to call. */
 	void (*changed)(struct berth_target *target);
 	/* Accounted memory; optional. NULL when there is none; free takes NULL. */
 	void *(*alloc)(size_t size);

@@ -9,6 +9,10 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct berth_launcher;
 
 /* Starts nothing yet. NULL: no memory. helper: path of berth-supervise, copied. */
@@ -19,5 +23,9 @@ void berth_launcher_free(struct berth_launcher *launcher);
 /* For struct berth_sup: launch, with the launcher as launch_ctx. Any thread. Starts the helper when none runs, not more than
  * once a second; meanwhile helpers are executed one by one. */
 int32_t berth_launcher_launch(void *launcher, const char *dir, uint32_t attempt);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -478,6 +478,61 @@ static void large_trees_are_left_at_the_deadline_and_the_cancel(void **state)
 	assert_true(faccessat(fx->root_fd, "many", F_OK, 0) < 0);
 }
 
+static void pass_the_deadline(void *ctx)
+{
+	((struct berth_call *)ctx)->deadline_ns = 1;
+}
+
+static void stop_it(void *ctx)
+{
+	atomic_store(&((struct berth_call *)ctx)->cancel, BERTH_CANCEL_STOP);
+}
+
+/* Read, written, given out and taken in, with the first bytes that move telling it to end. */
+static void must_hear(struct fs_fixture *fx, const char *bytes, size_t len, void (*tell)(void *ctx), int32_t want)
+{
+	struct berth_str big = fake_str("big"), root = fake_str(".");
+	struct berth_file_write write = {
+		.struct_size = sizeof(write), .mode = 0644, .path = fake_str("new"), .size = BERTH_SIZE_UNKNOWN};
+
+	for (int op = 0; op < 4; op++) {
+		struct berth_call *call = next_call(fx);
+		int32_t rc;
+
+		call->hook = tell;
+		call->hook_ctx = call;
+		call->source = bytes;
+		call->source_len = len;
+		rc = op == 0   ? berth_localfs_read(&fake_host, call, &fx->fs, &big, 0, BERTH_SIZE_UNKNOWN)
+		     : op == 1 ? berth_localfs_write(&fake_host, call, &fx->fs, &write)
+		     : op == 2 ? berth_localfs_export(&fake_host, call, &fx->fs, &big, 1)
+			       : berth_localfs_import(&fake_host, call, &fx->fs, &root);
+		assert_int_equal(rc, want);
+		assert_true(call->stream[BERTH_STREAM_DATA].len < len && call->source_len > 0);
+	}
+	assert_int_equal(leftovers(fx), 0);
+	assert_true(faccessat(fx->root_fd, "new", F_OK, 0) < 0);
+}
+
+static void moving_bytes_hear_the_deadline_and_the_cancel(void **state)
+{
+	struct fs_fixture *fx = *state;
+	size_t len = 2u << 20;
+	char *tar;
+
+	assert_non_null(tar = malloc(len));
+	memset(tar, 'x', len);
+	assert_int_equal(fs_write(fx, "big", tar, len, 0644), BERTH_OK);
+	free(tar);
+	assert_int_equal(fs_export(fx, "big"), BERTH_OK);
+	len = fx->call.stream[BERTH_STREAM_DATA].len;
+	assert_non_null(tar = malloc(len));
+	memcpy(tar, fx->call.stream[BERTH_STREAM_DATA].ptr, len);
+	must_hear(fx, tar, len, pass_the_deadline, BERTH_TIMEOUT);
+	must_hear(fx, tar, len, stop_it, BERTH_CANCELLED);
+	free(tar);
+}
+
 #define WIDE 4000
 #define WIDE_HEAP (256u << 10)
 
@@ -621,6 +676,7 @@ int main(void)
 		TEST(remove_and_move),
 		TEST(folders_whose_mode_forbids_a_look_break_no_list),
 		TEST(large_trees_are_left_at_the_deadline_and_the_cancel),
+		TEST(moving_bytes_hear_the_deadline_and_the_cancel),
 		TEST(removal_of_a_wide_tree_takes_little_memory),
 		TEST(another_owner),
 		TEST(full_storage_is_told),
