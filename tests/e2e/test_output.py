@@ -130,7 +130,7 @@ def test_U6_slow_transfer_outlives_the_lease(make):
     size = 64 << 20
     b.sh("t", f"head -c {size} /dev/urandom > big; sha256sum big | cut -d' ' -f1 > digest")
     digest = b.sh("t", "cat digest").decode().strip()
-    with socket.create_connection(("127.0.0.1", b.port)) as s:
+    with socket.create_connection(("127.0.0.1", b.port), timeout=60 * harness.PATIENCE) as s:
         s.sendall(b"GET /sandbox/file-content?workspace_id=w&task_id=t&path=big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
                   b"Authorization: Bearer " + harness.TOKEN.encode() + b"\r\n\r\n")
         sha, got, head, paused = hashlib.sha256(), 0, b"", 0
