@@ -276,8 +276,8 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 	detach_locked(e);
 	wait_idle_locked(e, deadline_ns);
 	lock_drop(&e->lock);
-	leave_waiting(e);
 	fleet_stop(e);
+	leave_waiting(e);
 	if (!pool_stop(e->pool, deadline_ns))
 		log_error("a command's worker did not come back from the plugin");
 	e->stopped = true;
