@@ -56,7 +56,7 @@ struct target_health {
 void target_health(const struct target *target, struct target_health *ret);
 /* Too many of its calls are stuck: it is given no new work until some came back. Takes no lock. */
 bool target_is_stuck(const struct target *target);
-/* How often the plugin said that sessions changed; GC looks again when it moved. */
+/* How often the plugin said that sessions changed; the GC sweeps a target with a pool when it moved. */
 uint64_t target_changes(const struct target *target);
 
 /* The metrics that its plugin declared. Name without prefix. Counters: count. Histograms: count, sum and the cumulative buckets. */

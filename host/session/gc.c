@@ -271,21 +271,22 @@ static bool take_due(int64_t *at_ns, int64_t now_ns)
 	return due;
 }
 
-/* False: the thread is to end. *ret_all: a whole round is due, else the pools alone are. */
-static bool gc_wait(struct sessions *s, int64_t next_ns, bool *ret_all)
+/* False: the thread is to end. *ret_all: a whole round is due, else the pools alone are: *ret_fill, or only a look for hints. */
+static bool gc_wait(struct sessions *s, int64_t next_ns, bool *ret_all, bool *ret_fill)
 {
-	bool stop, fill = false;
+	int64_t look_ns = warm_look_ns(s), first_ns = binding_min(next_ns, look_ns), now = 0;
+	bool stop;
 
-	*ret_all = false;
+	*ret_all = *ret_fill = false;
 	lock_take(&s->lock);
-	while (!(stop = s->gc_stop) && !*ret_all && !fill) {
-		int64_t until = binding_min(binding_min(next_ns, s->gc_at_ns), s->fill_at_ns), now;
+	while (!(stop = s->gc_stop) && !*ret_all && !*ret_fill && now < look_ns) {
+		int64_t until = binding_min(binding_min(first_ns, s->gc_at_ns), s->fill_at_ns);
 
 		if (!s->gc_kicked)
 			cond_wait_until(&s->gc_wake, &s->lock, until);
 		now = clock_boot_ns();
 		*ret_all = s->gc_kicked | take_due(&s->gc_at_ns, now) | (now >= next_ns);
-		fill = take_due(&s->fill_at_ns, now);
+		*ret_fill = take_due(&s->fill_at_ns, now);
 		s->gc_kicked = false;
 	}
 	lock_drop(&s->lock);
@@ -296,13 +297,15 @@ void *gc_main(void *arg)
 {
 	struct sessions *s = arg;
 	int64_t next_ns = 0;
-	bool all = true;
+	bool all = true, fill = true;
 
 	if (s->exclusive)
 		forget_hosts(s);
 	do {
 		if (!all) {
-			warm_fill(s);
+			warm_sweep(s);
+			if (fill)
+				warm_fill(s);
 			continue;
 		}
 		/* Hosts that only serve or run commands come and go for as long as this one lives. */
@@ -313,6 +316,6 @@ void *gc_main(void *arg)
 		warm_round(s);
 		if (s->hooks.sweep && s->hooks.sweep(s->hooks.arg))
 			next_ns = clock_boot_ns();
-	} while (gc_wait(s, next_ns, &all));
+	} while (gc_wait(s, next_ns, &all, &fill));
 	return NULL;
 }

@@ -195,6 +195,7 @@ static int keep_ready(struct job *job, const struct seen *seen, const struct war
 		      int64_t *left, struct err *err)
 {
 	const char *why = NULL;
+	int rc;
 
 	if (*left <= 0)
 		why = "superfluous";
@@ -209,8 +210,9 @@ static int keep_ready(struct job *job, const struct seen *seen, const struct war
 		return 0;
 	}
 	log_info("a warm session is replaced", KS("target", entry->target), KS("ref", entry->ref), KS("why", why));
-	session_kick_gc(job->s);
-	return warm_retire(job->s, entry, err);
+	rc = warm_retire(job->s, entry, err);
+	session_kick_gc(job->s); /* not before: it looks for what is due */
+	return rc;
 }
 
 /* ---- reservations ---- */

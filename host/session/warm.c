@@ -573,26 +573,71 @@ static void drop_due(struct sessions *s)
 	buf_fini(&due.keys);
 }
 
-void warm_round(struct sessions *s)
+/* A provider hints at what this host and others deleted, too, and a sweep lists all sessions. So one is heard within seconds,
+ * and one that hints all the time less and less often; who was quiet for a gap is new again. */
+#define LOOK_MS 5000
+#define HEAR_FIRST_NS (5 * CLOCK_NS_PER_S)
+#define HEAR_MOST_NS (60 * CLOCK_NS_PER_S)
+
+static bool is_hinted(struct warm_pool *pool, const struct target *target, int64_t now_ns)
+{
+	bool hinted = target_changes(target) != pool->heard;
+
+	if (target->conf->warm == 0 || now_ns < pool->hear_ns)
+		return false;
+	if (!hinted)
+		pool->hear_gap_ns = 0;
+	return hinted;
+}
+
+static void put_off_hints(struct warm_pool *pool, int64_t now_ns)
+{
+	pool->hear_gap_ns = pool->hear_gap_ns ? binding_min(2 * pool->hear_gap_ns, HEAR_MOST_NS) : HEAR_FIRST_NS;
+	pool->hear_ns = now_ns + pool->hear_gap_ns;
+}
+
+static void sweep_if_due(struct sessions *s, struct warm_pool *pool, struct target *target, int64_t now_ns)
+{
+	uint64_t changes = target_changes(target);
+	bool hinted = is_hinted(pool, target, now_ns), started = false;
+	struct err err = {0};
+
+	if (!hinted && now_ns < pool->sweep_ns)
+		return;
+	pool->sweep_ns = clock_after_ms(s->config.conf->gc_interval_ms);
+	if (job_start_background(s, JOB_SWEEP, target, target->conf->name, &started, &err))
+		log_warn("a target is not swept now", KS("target", target->conf->name), KS("error", err.msg));
+	if (!started) /* one that runs may have listed before the hint */
+		return;
+	pool->heard = changes;
+	if (hinted)
+		put_off_hints(pool, now_ns);
+}
+
+void warm_sweep(struct sessions *s)
 {
 	const struct registry *registry = s->config.registry;
 
-	drop_due(s);
 	for (size_t i = 0; i < registry->target_count; i++) {
-		struct target *target = registry->targets[i];
-		int64_t now_ns = clock_boot_ns();
-		struct err err = {0};
-		bool started, due;
-
-		if (!target->plugin)
-			continue;
-		lock_take(&s->lock);
-		due = now_ns >= s->pools[i].sweep_ns;
-		if (due)
-			s->pools[i].sweep_ns = clock_after_ms(s->config.conf->gc_interval_ms);
-		lock_drop(&s->lock);
-		if (due && job_start_background(s, JOB_SWEEP, target, target->conf->name, &started, &err))
-			log_warn("a target is not swept now", KS("target", target->conf->name), KS("error", err.msg));
+		if (registry->targets[i]->plugin)
+			sweep_if_due(s, &s->pools[i], registry->targets[i], clock_boot_ns());
 	}
+}
+
+int64_t warm_look_ns(const struct sessions *s)
+{
+	const struct registry *registry = s->config.registry;
+
+	for (size_t i = 0; i < registry->target_count; i++) {
+		if (registry->targets[i]->plugin && registry->targets[i]->conf->warm > 0)
+			return clock_after_ms(LOOK_MS);
+	}
+	return INT64_MAX;
+}
+
+void warm_round(struct sessions *s)
+{
+	drop_due(s);
+	warm_sweep(s);
 	warm_fill(s);
 }

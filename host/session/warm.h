@@ -76,7 +76,10 @@ struct warm_pool { /* of one target; under sessions.lock */
 	int64_t put_off_ns;	/* it gives way until then; 0: it has not had to since it was full */
 	size_t given_up;	/* of WARM_MAKING_MAX, to a crowd */
 	int64_t shrink_ns;	/* no more is given up before */
-	int64_t sweep_ns;	/* the next round */
+	int64_t sweep_ns;	/* the next round; of the GC's thread only, as the next three */
+	uint64_t heard;		/* target_changes that the last round began after */
+	int64_t hear_ns;	/* no round for a hint before */
+	int64_t hear_gap_ns;	/* from one to the next */
 	struct map *suspects;	/* of the sweep's job only: ref -> when first seen */
 	bool checked;		/* likewise: the reservations that a former process left */
 };
@@ -92,6 +95,10 @@ struct warm_pool *warm_pool_of(struct sessions *s, const struct target *target);
 void warm_round(struct sessions *s);
 /* The slots alone. */
 void warm_fill(struct sessions *s);
+/* The sweeps alone: those that are due, and one where a provider hinted that a pool's sessions may have changed. */
+void warm_sweep(struct sessions *s);
+/* When to look for hints again; INT64_MAX: no target has a pool. */
+int64_t warm_look_ns(const struct sessions *s);
 /* Starts the job that goes on with an entry in making, which a step gave to this host. */
 void warm_resume(struct sessions *s, struct target *target, const char *intent);
 /* The session as a job hands it to calls; its opened state lives in the job's arena. A state that cannot be opened is left out. */

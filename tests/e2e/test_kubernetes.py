@@ -198,6 +198,16 @@ def free(kube):
 
 
 @clustered
+def test_a_warm_pod_that_is_evicted_is_replaced_before_the_next_round(make, kube):
+    b = make(conf='gc: { interval = "1h"; };', target="warm = 1;").start()
+    wait_for(lambda: len(free(kube)) == 1 and "a warm session is ready" in b.log(), 40, "a warm pod")
+    old = free(kube)[0]["metadata"]
+    kube.call(lambda: kube.api.delete("pods", "sandboxes", old["name"], {}))
+    wait_for(lambda: b.log().count("a warm session is ready") == 2, 90, "another one")
+    equal([p["metadata"]["uid"] == old["uid"] for p in free(kube)], [False], "warm pods that are the old one")
+
+
+@clustered
 def test_warm_pods_are_claimed_by_one_patch(make, kube):
     b = make(target="warm = 2;").start()
     wait_for(lambda: len(free(kube)) == 2 and b.log().count("a warm session is ready") >= 2, 40, "two warm pods")
