@@ -11,7 +11,7 @@ struct ops_route {
 	int32_t (*run)(struct berth_call *call);
 	const struct args_key *keys;
 	const char *blobs; /* frames it takes, of "CVP" */
-	bool data;	   /* takes D when the arguments say so; see ops_takes_data */
+	bool data;	   /* takes D when the arguments say so */
 	bool anonymous;	   /* takes a token without identity */
 	bool execution;	   /* execution_id and attempt are in the token, too */
 	bool stream;	   /* counts as one that may take as long as a command */

@@ -24,7 +24,7 @@ struct req;
 /* What a handler returns besides an error code. */
 #define REQ_DONE 0
 #define REQ_PARKED 1   /* it waits (wait.h); the handler is called again; req must not be touched any more */
-#define REQ_STREAMED 2 /* the answer was given with req_answer; bytes may have followed */
+#define REQ_STREAMED 2 /* the answer was given already; bytes may have followed */
 
 /* The reference's codes where they differ from ours; answered as details.reference_code. NULL = the same. */
 struct route_reference {

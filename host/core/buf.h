@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growable byte buffer with a maximum given at init. Errors stick: append freely, check buf_error once. */
+/* A growable byte buffer with a maximum given at init. Errors stick: append freely, check `error` once. */
 #ifndef CORE_BUF_H
 #define CORE_BUF_H
 

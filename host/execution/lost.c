@@ -27,7 +27,7 @@ static void docs_free(struct run_docs *docs)
 	*docs = (struct run_docs){0};
 }
 
-/* Inside the step that starts it, after both rows were put; see lost_kept. */
+/* Inside the step that starts it, after both rows were put; see lost_kept_locked. */
 int lost_keep_step(struct run *run, struct txn *txn, struct err *err)
 {
 	struct store_row record, claim;

@@ -79,7 +79,7 @@ static const char *take_method(struct exchange *ex)
 	return NULL;
 }
 
-/* Parts of a URL; free with urls_fini. */
+/* Parts of a URL; free with parts_fini. */
 struct parts {
 	CURLU *handle;
 	char *scheme, *host, *port, *user, *password;
