@@ -244,16 +244,16 @@ void rule_forget(struct check *check)
 	for (int i = 0; i < 2; i++)
 		MUST(check, !call_forget(check_call(check), &session->abi, check_execution(check, run->id, run->command.attempt), &err), "forget number %d " OK_FMT,
 		     i + 1, OK_ARGS(err));
+	late = run_plan_reattach(check, session, run->id, 1);
+	run_do(late);
+	MUST(check, late->rc == ERR_NOT_FOUND && !strcmp(late->err.reason, "forgotten"),
+	     "after forget a reattach ended with %s (%s)", run_ending_word(late), late->err.reason);
 	for (uint32_t attempt = 1; attempt <= 2; attempt++) {
 		late = late_execute(check, session, run->id, attempt, dir);
 		MUST(check, late->rc == ERR_CONFLICT, "after forget an execute of attempt %u ended with %s", attempt,
 		     run_ending_word(late));
 	}
 	MUST(check, run_count_lines(check, session, dir) == 1, "after forget the command ran again");
-	late = run_plan_reattach(check, session, run->id, 1);
-	run_do(late);
-	MUST(check, late->rc == ERR_NOT_FOUND && !strcmp(late->err.reason, "forgotten"),
-	     "after forget a reattach ended with %s (%s)", run_ending_word(late), late->err.reason);
 	MUST(check, !call_forget(check_call(check), &session->abi, check_execution(check, check_printf(check, "never-%s", run->id), 1), &err),
 	     "forget of an id that never was " OK_RC(err));
 }
