@@ -4,7 +4,7 @@
 import re
 import socket
 
-from harness import TOKEN, check, equal
+from harness import TOKEN, check, equal, wait_for
 
 AUTH = f"Authorization: Bearer {TOKEN}\r\n".encode()
 FILE = b"/sandbox/file-content?workspace_id=w&task_id=t&path="
@@ -53,6 +53,7 @@ def test_methods(make):
     execution = b.run("t", "echo hello")["id"].encode()
     for route in (b"/health", b"/ready", b"/metrics", b"/admin/targets", b"/sandbox/executions/" + execution, FILE + b"f",
                   b"/sandbox/executions/" + execution + b"/stdout", b"/sandbox/sessions?workspace_id=w"):
+        wait_for(lambda: b'"stage":"idle"' in one(b, b"GET /sandbox/sessions?workspace_id=w", headers=AUTH)[2], 30, "the last read to be over")
         got = one(b, b"GET " + route, headers=AUTH)
         head = one(b, b"HEAD " + route, headers=AUTH)
         equal((head[0], head[2]), (200, b""), route)
