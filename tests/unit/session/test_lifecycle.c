@@ -507,7 +507,7 @@ static void the_providers_expiry_is_moved_by_short_operations(void **state)
 	     number_in("short", "provider_expires_at") <= before && clock_left_ms(end) > 0;)
 		world_until(&w, "short", "\"stage\":\"idle\"");
 	assert_true(number_in("short", "provider_expires_at") > before + 1800000);
-	assert_int_equal(world_counter(&w, "renew"), 1);
+	assert_in_range(world_counter(&w, "renew"), 1, 2); /* each of them asks at most */
 }
 
 static void an_expiry_shorter_than_asked_becomes_the_ceiling(void **state)

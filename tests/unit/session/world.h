@@ -152,18 +152,25 @@ static inline void world_faults(struct world *w, const char *rules)
 	assert(rename(tmp, w->paths[2]) == 0);
 }
 
-/* In a child, and for the first time before world_up: lines as failpoint.h says, in the place of those before. */
+/* In a child, and for the first time before world_up: lines as failpoint.h says, in the place of those before. Threads read
+ * the file at each hit. */
 static inline void world_failpoint(struct world *w, const char *lines)
 {
-	char path[180];
-	FILE *file;
+	static bool known;
+	char path[180], new_path[188];
 	struct err err = {0};
+	FILE *file;
 
 	snprintf(path, sizeof(path), "%s/failpoints", w->dir);
-	file = fopen(path, "w");
+	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	file = fopen(new_path, "w");
 	assert(file);
 	fputs(lines, file);
 	fclose(file);
+	assert(rename(new_path, path) == 0);
+	if (known)
+		return;
+	known = true;
 	setenv("BERTH_FAILPOINTS", path, 1);
 	WORLD_CHECK(failpoint_init(&err));
 }
