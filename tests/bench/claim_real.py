@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims on a real kube-apiserver: 45 a second for a while, then 300 at once, each beside the bare LIST and PATCH of the same run.
-First from a pool that is not filled again beside them (max_sessions is its size), which is what the floor does too; then, as
-`…_refilled`, from one in which server, node and daemon make a new pod for each that is claimed, on the same processors.
+First each from a pool that holds just these and is not filled again beside them (max_sessions is its size), which is what the floor
+does too; then, as `…_refilled`, from one in which server, node and daemon make a new pod for each that is claimed, on the same processors.
 
 Run by claim.py; prints {metric: [ours, reference]} as its last line. Inside is the cluster of tests/kubernetes-real: a network
 namespace, the server, a node of our own, real executors."""
@@ -103,19 +103,29 @@ def at_once(berth, prefix):
     return claims.seconds(), commands, claims.milliseconds()
 
 
-def fixed_pool(cluster):
+def fixed_pool(cluster, size):
     """A pool that holds all that is claimed, and is not filled again: max_sessions counts claimed and warm pods together."""
-    size = STEADY + BURST
-    with berth_on(cluster, f"warm = {size};\nmax_sessions = {size};\n") as b:
-        parts.seconds_until(lambda: ready_in_pool(b) >= size, 600, 0.5)
+    return berth_on(cluster, f"warm = {size};\nmax_sessions = {size};\n")
+
+
+def steady_fixed(cluster):
+    with fixed_pool(cluster, STEADY) as b:
+        parts.seconds_until(lambda: ready_in_pool(b) >= STEADY, 600, 0.5)
         spent = parts.seconds_of(b.proc.pid)
         claimed, commands = steady(b, "s")
         spent = (parts.seconds_of(b.proc.pid) - spent) / STEADY * 1000
-        seconds, burst_commands, burst_ms = at_once(b, "b")
-        harness.check(len(burst_ms) == BURST, len(burst_ms), "of", BURST, "tasks got a warm pod")
-        harness.check(ready_in_pool(b) == size, "pods were made beside the claims")
+        harness.check(ready_in_pool(b) == STEADY, "pods were made beside the claims")
     return {"p50": percentile(claimed, 0.5), "p99": percentile(claimed, 0.99), "cpu": spent,
-            "command_p50": percentile(commands, 0.5) * 1000, "burst": seconds, "burst_commands": burst_commands, "burst_p99": percentile(burst_ms, 0.99)}
+            "command_p50": percentile(commands, 0.5) * 1000}
+
+
+def burst_fixed(cluster):
+    with fixed_pool(cluster, BURST) as b:
+        parts.seconds_until(lambda: ready_in_pool(b) >= BURST, 600, 0.5)
+        seconds, commands, each_ms = at_once(b, "b")
+        harness.check(len(each_ms) == BURST, len(each_ms), "of", BURST, "tasks got a warm pod")
+        harness.check(ready_in_pool(b) == BURST, "pods were made beside the claims")
+    return {"burst": seconds, "burst_commands": commands, "burst_p99": percentile(each_ms, 0.99)}
 
 
 def refilled_pool(cluster):
@@ -136,10 +146,10 @@ def berth_on(cluster, target):
 
 def measure(cluster):
     floor, floor_burst = floors(cluster, min(STEADY, 100))
-    settle(cluster)
-    found = fixed_pool(cluster)
-    settle(cluster)
-    found |= refilled_pool(cluster)
+    found = {}
+    for phase in (steady_fixed, burst_fixed, refilled_pool):
+        settle(cluster)
+        found |= phase(cluster)
     floored = {"p50": percentile(floor, 0.5), "p99": percentile(floor, 0.99), "burst": floor_burst}
     return {metric: [figure, floored.get(metric)] for metric, figure in found.items()}
 
