@@ -99,7 +99,8 @@ def test_a_request_of_another_program_leaves_with_its_execution(make):
         waiting = redis.call("XRANGE", f"{name}.requests", "-", "+")
         for _, (field, doc) in waiting:
             redis.call("XADD", f"{name}.requests", "*", field, doc)
-        check(waiting and redis.call("XLEN", f"{name}.requests") > len(waiting), "nothing waits")
+        length = redis.call("XLEN", f"{name}.requests")
+        check(waiting and length > len(waiting), f"{len(waiting)} wait, and with their copies {length}")
         gate.touch()
         for execution in made:
             equal(b.finish(execution)["status"], "completed")
