@@ -95,7 +95,11 @@ def test_a_request_of_another_program_leaves_with_its_execution(make):
     with hosts_of(make, 2, "runner: { concurrency = 1; };\n") as (redis, (a, b), name):
         gate = a.dir / "gate"
         command = f"while [ ! -e {gate} ]; do sleep 0.05; done; echo done"
-        made = [a.create(f"t{i}", command).expect(202).json["id"] for i in range(6)]
+        made = []
+        for i in range(6):
+            made.append(a.create(f"t{i}", command).expect(202).json["id"])
+            if i < 2:  # one that waits for its session has no slot yet, and the next one would be claimed, too
+                wait_for(lambda: a.record(made[-1])["status"] == "running", 30, "both slots to be taken")
         waiting = redis.call("XRANGE", f"{name}.requests", "-", "+")
         for _, (field, doc) in waiting:
             redis.call("XADD", f"{name}.requests", "*", field, doc)
