@@ -214,7 +214,7 @@ static bool is_as_known(const struct run *run, const struct record *r, const str
 /* A repeated step finds what it did when nobody could say so. */
 static bool is_restarted(const struct run *run, const struct record *r, const struct claim *c)
 {
-	return r->attempt == c->sent_attempt && c->runner && strcmp(c->runner, run->e->config.host_id) == 0;
+	return r->attempt == c->sent_attempt && take_is_ours(run, c);
 }
 
 /* The next attempt is claimed unless it was already, and started. */

@@ -328,6 +328,8 @@ uint64_t segment_size(struct executions *e, const char *id, unsigned stream, boo
 
 /* ---- take.c: to a session ---- */
 enum next take_run(struct run *run);
+/* This host has the claim, and has not handed it back. */
+bool take_is_ours(const struct run *run, const struct claim *c);
 /* When it has waited for too long. */
 int64_t take_wait_ends_ms(const struct run *run, bool claimed, int64_t queue_expires_ms);
 void take_prepare(struct run *run);   /* its session_begin, once */

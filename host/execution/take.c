@@ -177,7 +177,7 @@ static void set_unsure(struct run *run)
 
 /* ---- the step of a worker ---- */
 
-static bool is_ours(const struct run *run, const struct claim *c)
+bool take_is_ours(const struct run *run, const struct claim *c)
 {
 	return c->runner && strcmp(c->runner, run->e->config.host_id) == 0 && c->claim_until_ms != 0;
 }
@@ -215,7 +215,7 @@ static int claim_part(struct take *take, struct txn *txn, struct record *r, stru
 	bool queued = r->status == RECORD_QUEUED;
 	int rc;
 
-	if (!queued && is_ours(run, c))
+	if (!queued && take_is_ours(run, c))
 		return 0;
 	take->claimed_now = true;
 	rc = take_claimed_step(run, txn, r, c, queued ? EVENT_CLAIMED : EVENT_RECLAIMED, take->claimed_event, err);
@@ -282,9 +282,9 @@ static int take_step(struct txn *txn, void *arg, struct err *err)
 		take->result = TAKE_LATER;
 		return 0;
 	}
-	if (r.status != RECORD_QUEUED && !is_ours(run, &c) && is_poison(run, &r, &c))
+	if (r.status != RECORD_QUEUED && !take_is_ours(run, &c) && is_poison(run, &r, &c))
 		return end_poison(take, txn, &r, err);
-	if (r.status == RECORD_RUNNING && (run->resume || !is_ours(run, &c) || c.sent_attempt != r.attempt)) {
+	if (r.status == RECORD_RUNNING && (run->resume || !take_is_ours(run, &c) || c.sent_attempt != r.attempt)) {
 		take->result = TAKE_RESUME;
 		rc = claim_part(take, txn, &r, &c, err);
 		if (rc == 0 && take->claimed_now)
