@@ -18,13 +18,14 @@
 
 #define REAP_TICK_NS 2000000
 
+/* Rounded up: 0 says that the deadline is reached, and callers look at the same clock afterwards. */
 static int64_t left_ms(int64_t deadline_ns)
 {
 	struct timespec now;
 	int64_t left;
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
-	left = (deadline_ns - ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec)) / 1000000;
+	left = (deadline_ns - ((int64_t)now.tv_sec * 1000000000 + now.tv_nsec) + 999999) / 1000000;
 	return left < 0 ? 0 : left > 3600000 ? 3600000 : left;
 }
 

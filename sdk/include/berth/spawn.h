@@ -14,7 +14,8 @@ extern "C" {
  * input empty and standard error dropped, and takes at most cap bytes of what it prints. At deadline_ns
  * (CLOCK_BOOTTIME) the group is killed. Any thread; changes nothing of the process.
  *
- * BERTH_OK: it ended, with *ret_status as of waitpid. BERTH_NOT_FOUND: it could not be run. BERTH_TIMEOUT.
+ * BERTH_OK: it ended, with *ret_status as of waitpid. BERTH_NOT_FOUND: it could not be run. BERTH_TIMEOUT: deadline_ns
+ * has passed.
  * BERTH_INVALID: it printed more than cap bytes. BERTH_UNAVAILABLE: no descriptor or process left. */
 int32_t berth_spawn_read(char *const argv[], char *const env[], int64_t deadline_ns, void *buf, size_t cap,
 			 size_t *ret_len, int32_t *ret_status);

@@ -85,12 +85,31 @@ static void test_the_deadline_ends_all(void **state)
 	assert_int_equal(run("exec >&-; sleep 60", 300, buf, sizeof(buf), &len, &status), BERTH_TIMEOUT);
 }
 
+/* Whoever sees BERTH_TIMEOUT and looks at the clock finds the deadline passed: a caller tells by it whose limit it was. */
+static void test_no_timeout_before_the_deadline(void **state)
+{
+	char name[] = "sleep", seconds[] = "60", *argv[] = {name, seconds, NULL}, buf[8];
+	int32_t status;
+	size_t len;
+
+	(void)state;
+	for (int i = 0; i < 50; i++) {
+		int64_t deadline_ns = after_ms(15);
+
+		assert_int_equal(
+			berth_spawn_read(argv, argv + 2, deadline_ns, buf, sizeof(buf), &len, &status),
+			BERTH_TIMEOUT);
+		assert_true(after_ms(0) >= deadline_ns);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words_and_status),
 		cmocka_unit_test(test_limits),
 		cmocka_unit_test(test_the_deadline_ends_all),
+		cmocka_unit_test(test_no_timeout_before_the_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
