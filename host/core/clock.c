@@ -64,6 +64,16 @@ int64_t clock_left_ms(int64_t deadline_ns)
 	return (deadline_ns - now - 1) / CLOCK_NS_PER_MS + 1;
 }
 
+int64_t clock_spread_ms(int64_t ms, uint64_t salt)
+{
+	int64_t more, sum;
+
+	if (ms <= 0)
+		return ms;
+	more = (int64_t)((salt * UINT64_C(0x9e3779b97f4a7c15) >> 33) % ((uint64_t)ms / 4 + 1));
+	return __builtin_add_overflow(ms, more, &sum) ? INT64_MAX : sum;
+}
+
 static char boot_id[BOOT_ID_LEN + 1];
 static pthread_once_t boot_id_once = PTHREAD_ONCE_INIT;
 

@@ -17,6 +17,8 @@ int64_t clock_wall_ms(void);
 /* boot_ns + ms, saturating; ms < 0 or INT64_MAX = never. */
 int64_t clock_after_ms(int64_t ms);
 int64_t clock_left_ms(int64_t deadline_ns); /* >= 0 */
+/* ms and up to a quarter of it more, by the salt, saturating: what was told one time together does not come back together. */
+int64_t clock_spread_ms(int64_t ms, uint64_t salt);
 /* The kernel's boot id, 36 characters and NUL. */
 void clock_boot_id(char ret_id[37]);
 /* RFC 3339 in UTC with milliseconds, "2026-11-29T10:00:00.123Z"; 0 gives "". */

@@ -45,7 +45,9 @@ static enum next later(struct run *run, const struct err *why)
 {
 	int64_t ms = backoff_ms(run->tries++);
 
-	queue_timer(run, clock_after_ms(why->retry_after_ms > ms ? why->retry_after_ms : ms));
+	if (why->retry_after_ms > ms)
+		ms = why->retry_after_ms;
+	queue_timer(run, clock_after_ms(clock_spread_ms(ms, (uint64_t)clock_boot_ns())));
 	return NEXT_PARK;
 }
 

@@ -374,7 +374,7 @@ static enum next waiting(struct run *run, const struct take *take)
 	return wait_session(run, take);
 }
 
-/* Asking costs a store step but no provider call; only a rate limit's own time is waited for in full. */
+/* Asking costs a store step but no provider call; only a rate limit's own time is waited for in full, and spread. */
 static int64_t poll_ms(struct run *run, enum run_wait wait, const struct err *why)
 {
 	int64_t ms = POLL_FIRST_MS << (run->tries < 10 ? run->tries : 10);
@@ -389,7 +389,7 @@ static int64_t poll_ms(struct run *run, enum run_wait wait, const struct err *wh
 	if (ms < share)
 		ms = share;
 	if ((wait == WAIT_RATE || wait == WAIT_PROVIDER) && why->retry_after_ms > ms)
-		ms = why->retry_after_ms;
+		ms = clock_spread_ms(why->retry_after_ms, (uint64_t)clock_boot_ns());
 	return ms;
 }
 

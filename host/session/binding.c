@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "session/binding_private.h"
 
 #define TO(state) (1u << BINDING_##state)
@@ -51,7 +52,7 @@ int64_t binding_backoff(int64_t tries, int64_t first_ms, int64_t most_ms, uint64
 		wait = binding_after(wait, wait);
 	wait = binding_max(binding_min(wait, most_ms), 1);
 	/* Rows that failed together must not come back together; the salt differs per row and try, and a step draws no lots. */
-	return wait - (int64_t)((salt * UINT64_C(0x9e3779b97f4a7c15) >> 33) % (uint64_t)(wait / 4 + 1));
+	return wait - (clock_spread_ms(wait, salt) - wait);
 }
 
 void binding_set_doom(struct binding *b, enum binding_cause doom)

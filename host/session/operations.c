@@ -493,7 +493,8 @@ static int end_step(struct txn *txn, void *arg, struct err *err)
 /* Waits between two tries; false once the host stops. */
 static bool pause_release(struct sessions *s, int64_t tries)
 {
-	int64_t until = clock_after_ms(binding_backoff(tries, RETRY_FIRST_MS, RETRY_MOST_MS, (uint64_t)tries));
+	int64_t until = clock_after_ms(binding_backoff(tries, RETRY_FIRST_MS, RETRY_MOST_MS,
+						       (uint64_t)clock_boot_ns()));
 	bool stopping;
 
 	lock_take(&s->lock);

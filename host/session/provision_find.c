@@ -30,7 +30,7 @@ int provision_pause(struct job *job, int64_t tries, int64_t first_ms, int64_t mo
 	int64_t wait = binding_backoff(tries, first_ms, most_ms, (uint64_t)(job->fence + tries));
 
 	if (last && last->retry_after_ms > wait)
-		wait = last->retry_after_ms;
+		wait = clock_spread_ms(last->retry_after_ms, (uint64_t)(job->fence + tries));
 	return job_wait(job, wait) ? 0 : provision_stopped(err);
 }
 

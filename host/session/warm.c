@@ -104,7 +104,8 @@ static int change_entry(struct job *job, int (*fn)(struct txn *, struct warm_ent
 	int r = store_update(job->s->config.store, change_step, &change, err);
 
 	for (int64_t tries = 1; r == ERR_STORE && tries < STORE_TRIES; tries++) {
-		if (!job_wait(job, binding_backoff(tries, POLL_FIRST_MS, POLL_MOST_MS, (uint64_t)tries)))
+		if (!job_wait(job, binding_backoff(tries, POLL_FIRST_MS, POLL_MOST_MS,
+						   (uint64_t)clock_boot_ns())))
 			break;
 		r = store_update(job->s->config.store, change_step, &change, err);
 	}
@@ -195,7 +196,7 @@ static int until_ready(struct work *work, struct err *err)
 		if (clock_left_ms(job->deadline_ns) == 0 ||
 		    !job_wait(job,
 			      binding_backoff(tries, POLL_FIRST_MS, r == ERR_CAPACITY ? CAPACITY_MOST_MS : POLL_MOST_MS,
-					      (uint64_t)tries)))
+					      (uint64_t)clock_boot_ns())))
 			break;
 	}
 	if (r == 0 && work->made.isolation < job->target->isolation_wanted)

@@ -134,6 +134,28 @@ static void test_deadlines(void **state)
 	assert_true(clock_wall_ms() > INT64_C(1577836800000));
 }
 
+/* P2: never earlier than told, at most a quarter later, and those that were told it together come one after another. */
+static void test_spread(void **state)
+{
+	static const int64_t told[] = {1000, 7000, 60000};
+	unsigned char hit[20] = {0};
+	size_t parts = 0;
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(told) / sizeof(*told); t++) {
+		for (uint64_t salt = 0; salt < 150; salt++)
+			assert_in_range(clock_spread_ms(told[t], salt), told[t], told[t] + told[t] / 4);
+	}
+	for (uint64_t salt = 1000; salt < 1150; salt++)
+		hit[(clock_spread_ms(1000, salt) - 1000) * 20 / 251] = 1;
+	for (size_t i = 0; i < sizeof(hit); i++)
+		parts += hit[i];
+	assert_int_equal(parts, sizeof(hit)); /* 150 in 20 equal parts of the quarter: none is empty */
+	assert_int_equal(clock_spread_ms(0, 5), 0);
+	assert_int_equal(clock_spread_ms(3, 5), 3);
+	assert_true(clock_spread_ms(INT64_MAX, 3) == INT64_MAX);
+}
+
 static void test_boot_id(void **state)
 {
 	char a[37], b[37];
@@ -151,7 +173,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_format_and_back), cmocka_unit_test(test_parse),
 		cmocka_unit_test(test_durations),	cmocka_unit_test(test_format_duration),
-		cmocka_unit_test(test_deadlines),	cmocka_unit_test(test_boot_id),
+		cmocka_unit_test(test_deadlines),	cmocka_unit_test(test_spread),
+		cmocka_unit_test(test_boot_id),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,6 +183,29 @@ static void failures_back_off(void **state)
 	assert_int_equal(b.fail_until_ms - now, 3600000);
 }
 
+/* P2: rows that failed together, their fences in a row, come back at times all over the last quarter of each wait. */
+static void rows_that_failed_together_come_back_apart(void **state)
+{
+	static const int64_t most = 30000;
+
+	(void)state;
+	for (int64_t tries = 1; tries < 12; tries++) {
+		int64_t full = tries < 6 ? INT64_C(1000) << (tries - 1) : most;
+		unsigned char hit[20] = {0};
+		size_t parts = 0;
+
+		for (uint64_t fence = 40; fence < 190; fence++) {
+			int64_t wait = binding_backoff(tries, 1000, most, fence + (uint64_t)tries);
+
+			assert_in_range(wait, full - full / 4, full);
+			hit[(full - wait) * 20 / (full / 4 + 1)] = 1;
+		}
+		for (size_t i = 0; i < sizeof(hit); i++)
+			parts += hit[i];
+		assert_int_equal(parts, sizeof(hit));
+	}
+}
+
 /* Who waited for a provisioning learns of its failure even when the back-off is over. */
 static void waiters_get_the_failure_they_waited_for(void **state)
 {
@@ -486,6 +509,7 @@ int main(void)
 		TEST(waiters_over_the_cap_are_refused),
 		TEST(a_provider_that_grants_too_little_is_no_reason_to_rotate),
 		TEST(failures_back_off),
+		TEST(rows_that_failed_together_come_back_apart),
 		TEST(waiters_get_the_failure_they_waited_for),
 		TEST(who_begins_an_operation_again_renews_it),
 		TEST(a_restart_drops_only_what_nobody_goes_on_with),
