@@ -280,7 +280,7 @@ static void tell_left_out(const struct localfs_op *op, size_t left_out)
 	if (!left_out || !op->host->log)
 		return;
 	line.len = (size_t)snprintf(text, sizeof(text),
-				    "%zu entries have paths over %u bytes or lie in closed folders, and are left out",
+				    "%zu entries have paths over %u bytes, or lie in closed folders or too many wide ones, and are left out",
 				    left_out, BERTH_PATH_MAX);
 	op->host->log(NULL, op->call, BERTH_LOG_WARN, &line, NULL, 0);
 }

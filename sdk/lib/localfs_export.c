@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Gives many files out as one tar: the named paths, directories with all below. Entered by any thread with a small
- * stack; one file is open at a time. Must never follow a symlink below a named directory, nor send fewer bytes for a
- * file than its header says.
+ * stack; one file is open at a time, and few directories. Must never follow a symlink below a named directory, nor send
+ * fewer bytes for a file than its header says.
  */
 #include "localfs_internal.h"
 #include "localfs_ustar.h"

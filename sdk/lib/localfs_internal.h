@@ -59,7 +59,8 @@ int localfs_open_regular(const struct localfs_op *op, int dir, const char *path,
 /* Removes a directory and all below; with op, asks now and then, and the answer may be a code, which is above 0. */
 int localfs_remove_tree(const struct localfs_op *op, int dir, const char *name);
 
-/* Walks everything below a directory, parents before children, following no symlink, with one directory open at a time.
+/* Walks everything below a directory, parents before children, following no symlink, with few directories open or kept
+ * however many there are; too many wide ones in one another are INVALID.
  * Temporary names are skipped. The callback's first non-OK code ends the walk, as do the call's deadline and cancel. */
 struct localfs_walk {
 	const struct localfs_op *op;

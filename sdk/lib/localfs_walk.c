@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Walks and removes directory trees without recursion: directories still to do are paths on a heap stack, so depth is
- * bounded by the length of a path, and one directory is open at a time. A removal keeps few, however many there are.
+ * bounded by the length of a path. Few are kept, however many there are: a walk leaves a wide directory open and reads
+ * it on when those before are done, a removal reads it again. Else one directory is open at a time.
  * Must never follow a symlink below the base, not even one that replaces a directory while it is walked.
  */
 #include "localfs_internal.h"
@@ -21,41 +22,75 @@
 /* So many of its directories are kept before those are emptied and it is read again: of each, and where all are more. */
 #define REMOVE_KEPT 64
 #define REMOVE_KEPT_ALL 1024
+/* The same of a walk, and how many directories are left open: those that are nested in one another and wide, all. */
+#define WALK_KEPT 64
+#define WALK_KEPT_ALL 4096
+#define WALK_OPEN 64
+
+struct pending {
+	char *path;
+	DIR *dir; /* of a walk: read up to here; NULL: not begun */
+};
 
 struct stack {
-	char **paths;
+	struct pending *items;
 	size_t count;
 	size_t cap;
+	size_t open; /* items with a dir */
 };
 
 static int stack_push(struct stack *stack, const char *path)
 {
 	if (stack->count == stack->cap) {
 		size_t cap = stack->cap ? stack->cap * 2 : 16;
-		char **grown = realloc(stack->paths, cap * sizeof(*grown));
+		struct pending *grown = realloc(stack->items, cap * sizeof(*grown));
 
 		if (!grown)
 			return -ENOMEM;
-		stack->paths = grown;
+		stack->items = grown;
 		stack->cap = cap;
 	}
-	stack->paths[stack->count] = strdup(path);
-	if (!stack->paths[stack->count])
+	stack->items[stack->count] = (struct pending){.path = strdup(path)};
+	if (!stack->items[stack->count].path)
 		return -ENOMEM;
 	stack->count++;
 	return 0;
 }
 
-static void stack_pop(struct stack *stack)
+/* The one at i, from below those that came after it. */
+static void stack_remove(struct stack *stack, size_t i)
 {
-	free(stack->paths[--stack->count]);
+	free(stack->items[i].path);
+	stack->count--;
+	memmove(&stack->items[i], &stack->items[i + 1], (stack->count - i) * sizeof(*stack->items));
+}
+
+static void stack_leave_open(struct stack *stack, size_t i, DIR *dir)
+{
+	stack->items[i].dir = dir;
+	stack->open++;
+}
+
+/* NULL: it has not been begun. */
+static DIR *stack_take_open(struct stack *stack, size_t i)
+{
+	DIR *dir = stack->items[i].dir;
+
+	stack->items[i].dir = NULL;
+	stack->open -= dir != NULL;
+	return dir;
 }
 
 static void stack_fini(struct stack *stack)
 {
-	while (stack->count)
-		stack_pop(stack);
-	free(stack->paths);
+	while (stack->count) {
+		DIR *dir = stack_take_open(stack, stack->count - 1);
+
+		if (dir)
+			closedir(dir);
+		stack_remove(stack, stack->count - 1);
+	}
+	free(stack->items);
 }
 
 /* Opens a directory below base; "" is base itself. */
@@ -81,19 +116,29 @@ static int join(char *out, size_t cap, const char *dir, const char *name)
 
 static int32_t fail(const struct localfs_walk *walk, int err)
 {
+	if (err == -E2BIG)
+		return localfs_fail(walk->op->host, walk->op->call, BERTH_INVALID, "tree_too_wide",
+				    "too many directories with many directories each lie in one another");
 	return localfs_fail_errno(walk->op->host, walk->op->call, err, "list the directory");
 }
 
-/* Long paths and closed folders are made by who works in the session, who must not be able to break a list. */
+/* Such paths, closed folders and wide ones are made by who works in the session, who must not be able to break a list. */
 static int32_t leave_out(struct localfs_walk *walk, int err)
 {
-	if (!walk->lenient || (err != -ENAMETOOLONG && err != -EACCES))
+	if (!walk->lenient || (err != -ENAMETOOLONG && err != -EACCES && err != -E2BIG))
 		return fail(walk, err);
 	walk->left_out++;
 	return BERTH_OK;
 }
 
-static int32_t walk_entry(struct localfs_walk *walk, DIR *dir, const char *at, const char *name, struct stack *stack)
+/* Whether the directory at `mine` has put as many above itself as are kept. */
+static bool is_full(const struct stack *stack, size_t mine)
+{
+	return stack->count - mine > (mine < WALK_KEPT_ALL ? WALK_KEPT : 1);
+}
+
+static int32_t walk_entry(struct localfs_walk *walk, DIR *dir, const char *at, const char *name, struct stack *stack,
+			  size_t mine)
 {
 	char below[BERTH_PATH_MAX + 1], path[BERTH_PATH_MAX + 1];
 	struct stat st;
@@ -108,58 +153,76 @@ static int32_t walk_entry(struct localfs_walk *walk, DIR *dir, const char *at, c
 	if (rc < 0)
 		return leave_out(walk, rc);
 	code = walk->entry(walk, below, path, &st);
-	if (code == BERTH_OK && walk->recursive && S_ISDIR(st.st_mode)) {
-		rc = stack_push(stack, below);
-		if (rc < 0)
-			return fail(walk, rc);
-	}
-	return code;
+	if (code || !walk->recursive || !S_ISDIR(st.st_mode))
+		return code;
+	if (is_full(stack, mine))
+		return leave_out(walk, -E2BIG);
+	rc = stack_push(stack, below);
+	return rc < 0 ? fail(walk, rc) : BERTH_OK;
 }
 
-static int32_t walk_directory(struct localfs_walk *walk, const char *at, struct stack *stack)
+/* Until its end, or until as many of its directories are kept as may be. */
+static int32_t read_directory(struct localfs_walk *walk, DIR *dir, const char *at, struct stack *stack, size_t mine,
+			      bool *ret_end)
 {
 	struct dirent *entry;
 	int32_t code = BERTH_OK;
-	int err = 0;
-	DIR *dir = open_below(walk->base, at, &err);
 
-	/* Removed or replaced since its parent was read: it is not a directory of this tree any more. */
-	if (!dir && *at && (err == -ENOENT || err == -ENOTDIR || err == -ELOOP))
-		return BERTH_OK;
-	if (!dir)
-		return *at ? leave_out(walk, err) : fail(walk, err);
-	for (;;) {
+	while (code == BERTH_OK && (!is_full(stack, mine) || stack->open == WALK_OPEN)) {
 		errno = 0;
 		entry = readdir(dir);
-		if (!entry)
-			break;
+		if (!entry) {
+			*ret_end = true;
+			return errno ? fail(walk, errno) : BERTH_OK;
+		}
 		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
 		    localfs_temp_is(entry->d_name))
 			continue;
 		code = walk->seen++ % LOCALFS_ASK_EVERY ? BERTH_OK : localfs_ask(walk->op);
 		if (code == BERTH_OK)
-			code = walk_entry(walk, dir, at, entry->d_name, stack);
-		if (code)
-			break;
+			code = walk_entry(walk, dir, at, entry->d_name, stack, mine);
 	}
-	if (code == BERTH_OK && errno)
-		code = fail(walk, errno);
+	return code;
+}
+
+/* Begins the directory on top, or reads it on. */
+static int32_t walk_top(struct localfs_walk *walk, struct stack *stack)
+{
+	size_t mine = stack->count - 1;
+	DIR *dir = stack_take_open(stack, mine);
+	char at[BERTH_PATH_MAX + 1];
+	bool end = false;
+	int32_t code;
+	int err = 0;
+
+	snprintf(at, sizeof(at), "%s", stack->items[mine].path);
+	if (!dir)
+		dir = open_below(walk->base, at, &err);
+	if (!dir) {
+		stack_remove(stack, mine);
+		/* Removed or replaced since its parent was read: it is not a directory of this tree any more. */
+		if (*at && (err == -ENOENT || err == -ENOTDIR || err == -ELOOP))
+			return BERTH_OK;
+		return *at ? leave_out(walk, err) : fail(walk, err);
+	}
+	code = read_directory(walk, dir, at, stack, mine, &end);
+	if (code == BERTH_OK && !end) {
+		stack_leave_open(stack, mine, dir);
+		return BERTH_OK;
+	}
 	closedir(dir);
+	stack_remove(stack, mine);
 	return code;
 }
 
 int32_t localfs_walk_run(struct localfs_walk *walk)
 {
 	struct stack stack = {0};
-	int32_t code = walk_directory(walk, "", &stack);
+	int rc = stack_push(&stack, "");
+	int32_t code = rc < 0 ? fail(walk, rc) : BERTH_OK;
 
-	while (code == BERTH_OK && stack.count) {
-		char at[BERTH_PATH_MAX + 1];
-
-		snprintf(at, sizeof(at), "%s", stack.paths[stack.count - 1]);
-		stack_pop(&stack);
-		code = walk_directory(walk, at, &stack);
-	}
+	while (code == BERTH_OK && stack.count)
+		code = walk_top(walk, &stack);
 	stack_fini(&stack);
 	return code;
 }
@@ -236,7 +299,7 @@ static int remove_top(struct removal *r)
 {
 	struct stack *stack = &r->stack;
 	size_t mine = stack->count;
-	int rc = empty_directory(r, stack->paths[mine - 1]);
+	int rc = empty_directory(r, stack->items[mine - 1].path);
 
 	if (rc == -ENOTDIR || rc == -ELOOP)
 		return -EBUSY; /* replaced while we walk */
@@ -245,12 +308,12 @@ static int remove_top(struct removal *r)
 	/* Those come first; then it is looked at once more. */
 	if (stack->count > mine)
 		return 0;
-	rc = remove_directory(r->base, stack->paths[mine - 1]);
+	rc = remove_directory(r->base, stack->items[mine - 1].path);
 	if (rc == -ENOTEMPTY || rc == -EEXIST)
 		return 1;
 	if (rc < 0 && rc != -ENOENT)
 		return rc;
-	stack_pop(stack);
+	stack_remove(stack, mine - 1);
 	return 0;
 }
 

@@ -581,6 +581,82 @@ static void removal_of_a_wide_tree_takes_little_memory(void **state)
 	assert_in_range(heap_peak - before, 0, WIDE_HEAP);
 }
 
+static size_t directories_sent;
+
+/* Headers of directories; a chunk is whole blocks. */
+static int32_t count_directories(struct berth_call *call, uint32_t stream, const void *ptr, size_t len)
+{
+	const char *at = ptr;
+
+	(void)call, (void)stream;
+	for (size_t i = 0; i + 512 <= len; i += 512)
+		directories_sent += memcmp(at + i + 257, "ustar", 5) == 0 && at[i + 156] == '5';
+	return BERTH_OK;
+}
+
+static int32_t count_files(struct berth_call *call, const struct berth_file_info *info)
+{
+	(void)call;
+	directories_sent += info->kind == BERTH_FILE_DIRECTORY;
+	return BERTH_OK;
+}
+
+static void reading_a_wide_tree_takes_little_memory(void **state)
+{
+	struct fs_fixture *fx = *state;
+	struct berth_host host = fake_host;
+	struct berth_str root = fake_str(".");
+	size_t before;
+
+	host.cancel_state = look_at_heap;
+	host.sink_write = count_directories;
+	host.emit_file = count_files;
+	make_wide(fx->root_fd);
+	next_call(fx)->deadline_ns = 0;
+	before = heap_peak = mallinfo2().uordblks;
+	assert_int_equal(berth_localfs_list(&host, &fx->call, &fx->fs, &root, BERTH_LIST_RECURSIVE), BERTH_OK);
+	assert_int_equal(directories_sent, 2 * WIDE);
+	directories_sent = 0;
+	assert_int_equal(berth_localfs_export(&host, &fx->call, &fx->fs, &root, 1), BERTH_OK);
+	assert_int_equal(directories_sent, 2 * WIDE);
+	assert_in_range(heap_peak - before, 0, 2 * WIDE_HEAP); /* an export has a buffer of its own */
+}
+
+#define NESTED 100
+#define NESTED_WIDE 130
+
+/* So many wide directories within one another that not all can be left open. */
+static void a_pile_of_wide_directories_is_left_out_of_a_list(void **state)
+{
+	struct fs_fixture *fx = *state;
+	int at = dup(fx->root_fd), next;
+	char name[16];
+
+	for (int i = 0; i < NESTED; i++) {
+		for (int n = 0; n < NESTED_WIDE; n++) {
+			snprintf(name, sizeof(name), "%03d", n);
+			assert_int_equal(mkdirat(at, name, 0755), 0);
+		}
+		next = openat(at, "000", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		assert_true(next >= 0);
+		close(at);
+		at = next;
+		if (i == 9) { /* that many are no pile */
+			assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
+			assert_int_equal(fx->call.file_count, 10 * NESTED_WIDE);
+			assert_int_equal(fx->call.logs, 0);
+		}
+	}
+	close(at);
+	assert_int_equal(fs_list(fx, ".", BERTH_LIST_RECURSIVE), BERTH_OK);
+	assert_int_equal(fx->call.logs, 1);
+	assert_in_range(fx->call.file_count, 64 * NESTED_WIDE, NESTED * NESTED_WIDE);
+	next_call(fx)->discard = true;
+	struct berth_str root = fake_str(".");
+	assert_int_equal(berth_localfs_export(&fake_host, &fx->call, &fx->fs, &root, 1), BERTH_INVALID);
+	assert_string_equal(fx->call.reason, "tree_too_wide");
+}
+
 static void another_owner(void **state)
 {
 	struct fs_fixture *fx = *state;
@@ -678,6 +754,8 @@ int main(void)
 		TEST(large_trees_are_left_at_the_deadline_and_the_cancel),
 		TEST(moving_bytes_hear_the_deadline_and_the_cancel),
 		TEST(removal_of_a_wide_tree_takes_little_memory),
+		TEST(reading_a_wide_tree_takes_little_memory),
+		TEST(a_pile_of_wide_directories_is_left_out_of_a_list),
 		TEST(another_owner),
 		TEST(full_storage_is_told),
 		TEST(without_openat2),
