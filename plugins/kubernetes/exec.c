@@ -13,8 +13,6 @@
 #include "fate.h"
 #include "peer.h"
 
-#define ATTEMPTS_MAX 1000
-
 /* ---- replies ---- */
 
 /* A command that is run or followed, and what its stream has brought so far. */

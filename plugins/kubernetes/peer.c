@@ -511,7 +511,7 @@ static bool was_refused(const struct exchange *ex)
 	return ex->k->via_proxy && !ex->who.executor && ex->status == 401;
 }
 
-/* What an executor says of itself, to health and to check; *ret is to be put. */
+/* What an executor says of itself, to health and to check; *ret is to be put. NULL: the instance alone is wanted. */
 static int32_t take_health(struct exchange *ex, struct json_object **ret)
 {
 	struct json_object *health = parse(ex->in.ptr, ex->in.len);
@@ -522,13 +522,13 @@ static int32_t take_health(struct exchange *ex, struct json_object **ret)
 	else if (ex->status != 200 || !json_object_get_boolean(api_at(health, "ready")))
 		rc = kerr_set(ex->err, BERTH_UNAVAILABLE, "not_ready", "the executor is not ready: %.60s",
 			      api_text(health, "reason"));
-	if (rc) {
+	if (!rc)
+		snprintf(ex->session->instance, sizeof(ex->session->instance), "%s", api_text(health, "instance"));
+	if (!rc && ret)
+		*ret = health;
+	else
 		json_object_put(health);
-		return rc;
-	}
-	snprintf(ex->session->instance, sizeof(ex->session->instance), "%s", api_text(health, "instance"));
-	*ret = health;
-	return BERTH_OK;
+	return rc;
 }
 
 static int32_t judge(struct exchange *ex)
@@ -606,32 +606,8 @@ static int32_t try_once(struct kube *k, struct berth_call *call, struct session 
 	return rc;
 }
 
-int32_t peer_send(struct kube *k, struct berth_call *call, struct session *session, const struct peer_request *request,
-		  bool *ret_touched, struct kerr *err)
-{
-	struct tries tries = {0};
-	int32_t rc = BERTH_OK;
-
-	/* Without an instance no token is accepted; a source that was read cannot be read again for another one. */
-	if (!*session->instance || request->source) {
-		struct json_object *health;
-
-		rc = peer_health(k, call, session, &health, err);
-		if (!rc)
-			json_object_put(health);
-	}
-	for (unsigned count = 0; !rc; count++) {
-		rc = try_once(k, call, session, request, &tries, err);
-		if (!tries.again || count == TRIES_MORE || request->source)
-			break;
-		rc = BERTH_OK;
-	}
-	*ret_touched = tries.touched;
-	return rc;
-}
-
 static int32_t health_once(struct kube *k, struct berth_call *call, struct session *session, int64_t refused_ns,
-			   bool *ret_refused, struct json_object **ret, struct kerr *err)
+			   bool *ret_refused, struct kerr *err)
 {
 	struct exchange *ex = malloc(sizeof(*ex));
 	bool sent;
@@ -648,20 +624,37 @@ static int32_t health_once(struct kube *k, struct berth_call *call, struct sessi
 	if (!rc && !ex->who.executor)
 		rc = blame(ex);
 	if (!rc)
-		rc = take_health(ex, ret);
+		rc = take_health(ex, NULL);
 	exchange_fini(ex);
 	free(ex);
 	return rc;
 }
 
-int32_t peer_health(struct kube *k, struct berth_call *call, struct session *session, struct json_object **ret,
-		    struct kerr *err)
+/* Fills the session's instance. */
+static int32_t ask_health(struct kube *k, struct berth_call *call, struct session *session, struct kerr *err)
 {
 	int64_t began_ns = text_boot_ns();
 	bool refused;
-	int32_t rc;
+	int32_t rc = health_once(k, call, session, 0, &refused, err);
 
-	*ret = NULL;
-	rc = health_once(k, call, session, 0, &refused, ret, err);
-	return refused ? health_once(k, call, session, began_ns, &refused, ret, err) : rc;
+	return refused ? health_once(k, call, session, began_ns, &refused, err) : rc;
+}
+
+int32_t peer_send(struct kube *k, struct berth_call *call, struct session *session, const struct peer_request *request,
+		  bool *ret_touched, struct kerr *err)
+{
+	struct tries tries = {0};
+	int32_t rc = BERTH_OK;
+
+	/* Without an instance no token is accepted; a source that was read cannot be read again for another one. */
+	if (!*session->instance || request->source)
+		rc = ask_health(k, call, session, err);
+	for (unsigned count = 0; !rc; count++) {
+		rc = try_once(k, call, session, request, &tries, err);
+		if (!tries.again || count == TRIES_MORE || request->source)
+			break;
+		rc = BERTH_OK;
+	}
+	*ret_touched = tries.touched;
+	return rc;
 }

@@ -39,9 +39,6 @@ struct peer_request {
  * own words, or what stood between. `touched`: the executor may have begun. */
 int32_t peer_send(struct kube *k, struct berth_call *call, struct session *session, const struct peer_request *request,
 		  bool *ret_touched, struct kerr *err);
-/* The health object, unsigned; fills the session's instance. To be put. */
-int32_t peer_health(struct kube *k, struct berth_call *call, struct session *session, struct json_object **ret,
-		    struct kerr *err);
 
 /* Appends frames to a body. */
 void peer_put(struct buf *body, char type, const void *ptr, size_t len);

@@ -286,7 +286,6 @@ void podview_of(struct json_object *pod, const char *container, struct podview *
 		.runtime_class = api_text(pod, "spec.runtimeClassName"),
 		.deleting = api_at(pod, "metadata.deletionTimestamp") != NULL,
 		.managed = !strcmp(api_member(pod, "metadata.labels", LABEL_MANAGED), LABEL_MANAGED_VALUE),
-		.free = *api_member(pod, "metadata.labels", LABEL_POOL) != '\0',
 		.restarts = api_number(item_with(api_at(pod, "status.containerStatuses"), "name", container),
 				       "restartCount"),
 	};

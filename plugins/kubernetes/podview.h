@@ -23,7 +23,7 @@ struct podview {
 	const char *ns, *name, *uid, *version, *ip;
 	const char *deployment, *workspace, *task, *intent;
 	const char *runtime_class;
-	bool deleting, managed, free;
+	bool deleting, managed;
 	int64_t created_ms, expires_ms;
 	int64_t restarts; /* of the executor's container */
 	uint64_t cpu_millis, memory_bytes, disk_bytes;

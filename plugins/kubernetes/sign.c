@@ -39,7 +39,7 @@ static bool take_private(const EVP_PKEY *pkey, struct sign_key *key)
 	return ok;
 }
 
-int32_t sign_key_of(const char *pem, size_t len, struct sign_key **ret, struct kerr *err)
+static int32_t key_of(const char *pem, size_t len, struct sign_key **ret, struct kerr *err)
 {
 	BIO *bio = BIO_new_mem_buf(pem, (int)len);
 	EVP_PKEY *pkey = bio ? PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL) : NULL;
@@ -96,11 +96,11 @@ static int32_t decode(struct kube *k, const char *pem, size_t len, struct sign_k
 	int32_t rc;
 
 	if (EVP_Digest(pem, len, digest, &size, EVP_sha256(), NULL) != 1)
-		return sign_key_of(pem, len, ret, err);
+		return key_of(pem, len, ret, err);
 	*ret = recall(k, digest);
 	if (*ret)
 		return BERTH_OK;
-	rc = sign_key_of(pem, len, ret, err);
+	rc = key_of(pem, len, ret, err);
 	if (!rc)
 		keep(k, digest, *ret);
 	return rc;

@@ -24,8 +24,6 @@ struct sign_key; /* an Ed25519 private key */
 /* The key as the secret option holds it now. */
 int32_t sign_key_get(struct kube *k, struct sign_key **ret, struct kerr *err);
 void sign_key_drop(struct sign_key *key);
-/* Loads a PEM text. */
-int32_t sign_key_of(const char *pem, size_t len, struct sign_key **ret, struct kerr *err);
 /* The public key in base64, as BERTH_EXECUTOR_KEYS takes it. */
 void sign_public(const struct sign_key *key, char ret[48]);
 

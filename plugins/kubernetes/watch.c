@@ -96,17 +96,6 @@ static void remember(struct watch *watch, const char *uid)
 	pthread_mutex_unlock(&watch->lock);
 }
 
-bool watch_doubts(struct watch *watch, const char *uid)
-{
-	bool ended;
-
-	watch_use(watch);
-	pthread_mutex_lock(&watch->lock);
-	ended = has_seen(&watch->ended, uid);
-	pthread_mutex_unlock(&watch->lock);
-	return ended;
-}
-
 /* A pod that is going or dead is news for the host; the rest is for those who wait. */
 static void take_event(struct watch *watch, const char *type, struct json_object *pod)
 {
@@ -268,12 +257,23 @@ int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err)
 	return BERTH_OK;
 }
 
-void watch_use(struct watch *watch)
+static void use(struct watch *watch)
 {
 	pthread_mutex_lock(&watch->lock);
 	if (!watch->running && !watch->stopping)
 		watch->running = !pthread_create(&watch->thread, NULL, watch_main, watch);
 	pthread_mutex_unlock(&watch->lock);
+}
+
+bool watch_doubts(struct watch *watch, const char *uid)
+{
+	bool ended;
+
+	use(watch);
+	pthread_mutex_lock(&watch->lock);
+	ended = has_seen(&watch->ended, uid);
+	pthread_mutex_unlock(&watch->lock);
+	return ended;
 }
 
 void watch_stop(struct watch *watch)
@@ -299,7 +299,7 @@ void watch_stop(struct watch *watch)
 void watch_listen(struct watch *watch, struct watch_waiter *waiter, const char *uid)
 {
 	*waiter = (struct watch_waiter){.uid = uid, .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-	watch_use(watch);
+	use(watch);
 	pthread_mutex_lock(&watch->lock);
 	waiter->next = watch->waiters;
 	watch->waiters = waiter;

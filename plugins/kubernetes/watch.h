@@ -8,12 +8,10 @@
 
 #include "kube.h"
 
-/* No network before watch_use. */
+/* No network before somebody needs it, with doubts or listen: from then on the thread runs. */
 int32_t watch_start(struct kube *k, struct watch **ret, struct kerr *err);
 /* Joins the thread. NULL is fine. */
 void watch_stop(struct watch *watch);
-/* Somebody needs it: from the first use on the thread runs. */
-void watch_use(struct watch *watch);
 /* Was the pod, or the claim, seen to go? Then it is worth asking about. False says nothing. */
 bool watch_doubts(struct watch *watch, const char *uid);
 
