@@ -30,8 +30,8 @@ static int id_ok(const struct berth_str *id)
 	return 1;
 }
 
-int32_t sup_op_init(struct sup_op *op, const struct berth_host *host, struct berth_call *call,
-		    const struct berth_sup *sup, const struct berth_str *execution_id)
+static int32_t op_init(struct sup_op *op, const struct berth_host *host, struct berth_call *call,
+		       const struct berth_sup *sup, const struct berth_str *execution_id)
 {
 	*op = (struct sup_op){.host = host, .call = call, .sup = sup, .id_fd = -1, .attempt_fd = -1, .wake_fd = -1};
 	if (!id_ok(execution_id))
@@ -42,7 +42,7 @@ int32_t sup_op_init(struct sup_op *op, const struct berth_host *host, struct ber
 	return BERTH_OK;
 }
 
-void sup_op_fini(struct sup_op *op)
+static void op_fini(struct sup_op *op)
 {
 	int fds[] = {op->wake_fd, op->attempt_fd, op->id_fd};
 
@@ -113,7 +113,7 @@ int32_t berth_sup_execute(const struct berth_host *host, struct berth_call *call
 			  const struct berth_command *command)
 {
 	struct sup_op op;
-	int32_t rc = sup_op_init(&op, host, call, sup, &command->execution_id);
+	int32_t rc = op_init(&op, host, call, sup, &command->execution_id);
 
 	if (rc)
 		return rc;
@@ -121,7 +121,7 @@ int32_t berth_sup_execute(const struct berth_host *host, struct berth_call *call
 	/* The launcher is gone; what the supervisor does next it will announce. */
 	if (rc == BERTH_OK)
 		rc = sup_follow(&op, 0);
-	sup_op_fini(&op);
+	op_fini(&op);
 	return rc;
 }
 
@@ -167,12 +167,12 @@ int32_t berth_sup_reattach(const struct berth_host *host, struct berth_call *cal
 			   const struct berth_resume *resume)
 {
 	struct sup_op op;
-	int32_t rc = sup_op_init(&op, host, call, sup, &resume->execution_id);
+	int32_t rc = op_init(&op, host, call, sup, &resume->execution_id);
 
 	if (rc)
 		return rc;
 	rc = reattach(&op, resume);
-	sup_op_fini(&op);
+	op_fini(&op);
 	return rc;
 }
 
@@ -240,7 +240,7 @@ int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call,
 {
 	struct sup_started started;
 	struct sup_op op;
-	int32_t code = sup_op_init(&op, host, call, sup, execution_id);
+	int32_t code = op_init(&op, host, call, sup, execution_id);
 	int rc;
 
 	if (code)
@@ -259,7 +259,7 @@ int32_t berth_sup_signal(const struct berth_host *host, struct berth_call *call,
 		code = localfs_fail_errno(host, call, rc, "find the command");
 	else
 		code = signal_started(&op, &started, signal);
-	sup_op_fini(&op);
+	op_fini(&op);
 	return code;
 }
 
@@ -327,7 +327,7 @@ int32_t berth_sup_forget(const struct berth_host *host, struct berth_call *call,
 			 const struct berth_str *execution_id)
 {
 	struct sup_op op;
-	int32_t code = sup_op_init(&op, host, call, sup, execution_id);
+	int32_t code = op_init(&op, host, call, sup, execution_id);
 	int rc;
 
 	if (code)
@@ -339,7 +339,7 @@ int32_t berth_sup_forget(const struct berth_host *host, struct berth_call *call,
 		code = localfs_fail(host, call, BERTH_CONFLICT, "running", "the command still runs");
 	else if (rc < 0 && rc != -ENOENT)
 		code = localfs_fail_errno(host, call, rc, "forget the command");
-	sup_op_fini(&op);
+	op_fini(&op);
 	return code;
 }
 

@@ -11,10 +11,10 @@
 
 #define SUP_ID_MAX 128u
 
-/* One operation on one execution id. */
 /* Callers may be built with an earlier struct berth_sup. */
 #define SUP_HAS(sup, field) ((sup)->struct_size >= offsetof(struct berth_sup, field) + sizeof((sup)->field))
 
+/* One operation on one execution id. */
 struct sup_op {
 	const struct berth_host *host;
 	struct berth_call *call;
@@ -28,9 +28,6 @@ struct sup_op {
 };
 
 /* supervised.c */
-int32_t sup_op_init(struct sup_op *op, const struct berth_host *host, struct berth_call *call,
-		    const struct berth_sup *sup, const struct berth_str *execution_id);
-void sup_op_fini(struct sup_op *op);
 /* 0 or a negative errno. */
 int sup_op_open_id(struct sup_op *op, int create);
 int sup_op_open_attempt(struct sup_op *op, uint32_t attempt);
