@@ -40,7 +40,8 @@ void frame_body_fini(struct frame_body *body)
 	free(body->paths.ptr);
 }
 
-int frame_header_read(const uint8_t header[FRAME_HEADER], char *ret_type, size_t *ret_len)
+/* -1: the zero bytes are not zero. */
+static int read_header(const uint8_t header[FRAME_HEADER], char *ret_type, size_t *ret_len)
 {
 	if (header[1] || header[2] || header[3])
 		return -1;
@@ -94,7 +95,7 @@ static int32_t next_frame(struct frame_body *body)
 
 	if (rc)
 		return rc;
-	if (frame_header_read(header, &body->type, &body->left) < 0)
+	if (read_header(header, &body->type, &body->left) < 0)
 		return bad_frame(body, "a frame's header has other than zeros in bytes 1 to 3");
 	if (body->left > FRAME_PAYLOAD_MAX)
 		return fault(body, BERTH_INVALID, "limit", "a frame is larger than 1 MiB");

@@ -41,8 +41,7 @@ struct frame_body {
 void frame_body_init(struct frame_body *body, struct http_conn *conn, const struct token *token, struct keys *keys);
 void frame_body_fini(struct frame_body *body);
 
-/* Header of a frame. Returns -1 when the zero bytes are not zero. */
-int frame_header_read(const uint8_t header[FRAME_HEADER], char *ret_type, size_t *ret_len);
+/* Header of a frame. */
 void frame_header_write(uint8_t header[FRAME_HEADER], char type, size_t len);
 
 /* Reads the arguments and the blobs that `allowed` names (a subset of "CVP") up to the first D or Z; without `data` the

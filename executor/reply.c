@@ -68,7 +68,7 @@ static const struct {
 	{507, "Insufficient Storage"},
 };
 
-unsigned reply_status(int32_t code)
+static unsigned status_of(int32_t code)
 {
 	return codes[code >= 0 && code <= BERTH_CODE_MAX ? code : BERTH_INTERNAL].status;
 }
@@ -235,7 +235,7 @@ void reply_end(struct reply *reply, const struct result *result, int64_t now_ms)
 
 	if (!reply->streaming && !reply->owed && result->code != BERTH_OK) {
 		/* Frames that were never sent are not missed: an error has no result. */
-		reply_error(reply, reply_status(result->code), result, now_ms);
+		reply_error(reply, status_of(result->code), result, now_ms);
 		return;
 	}
 	json = result_json(reply, result, now_ms);

@@ -46,8 +46,6 @@ void reply_fini(struct reply *reply);
 void reply_plain(struct reply *reply, unsigned status, const char *type, const char *body, size_t len);
 /* An error as a whole answer. */
 void reply_error(struct reply *reply, unsigned status, const struct result *result, int64_t now_ms);
-/* The status that a code is sent with. */
-unsigned reply_status(int32_t code);
 
 /* Appends one frame of two parts; sends what has gathered once it is much. 0, or -1 when nobody listens any more. */
 int reply_frame(struct reply *reply, char type, const void *a, size_t a_len, const void *b, size_t b_len);
