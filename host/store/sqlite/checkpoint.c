@@ -4,7 +4,6 @@
  * for it: passively each time the log has grown by 4 MiB. A writer that never rests would keep the log growing for
  * ever; past 64 MiB it is paused between two groups for one more pass, after which the log starts anew.
  */
-#include "core/clock.h"
 #include "core/log.h"
 #include "store/sqlite/sqlite.h"
 

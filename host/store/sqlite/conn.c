@@ -230,7 +230,8 @@ int conn_open(const char *path, const char *name, enum conn_kind kind, struct co
 	if (conn == NULL)
 		return err_set(err, ERR_NOMEM, "no memory for a connection to the state database");
 	conn->name = name;
-	rc = sqlite3_open_v2(path, &conn->db, flags, NULL);
+	walfile_init();
+	rc = sqlite3_open_v2(path, &conn->db, flags, kind == CONN_WRITER ? WALFILE_VFS : NULL);
 	rc = rc == SQLITE_OK ? configure(conn, kind, err) : conn_error(conn, rc, err);
 	if (rc == 0 && (kind == CONN_WRITER || kind == CONN_READER)) {
 		conn->arena = arena_new(LIMIT_REQUEST_ARENA);

@@ -226,6 +226,10 @@ void writer_resume(struct sqlite_store *store);
 int reader_view(struct store *store, store_step step, void *arg, struct err *err);
 void reader_close_all(struct sqlite_store *store);
 
+/* walfile.c: the VFS of the writer's connection. */
+#define WALFILE_VFS "berth"
+void walfile_init(void); /* any thread, any number of times */
+
 /* checkpoint.c */
 int checkpoint_start(struct sqlite_store *store, struct err *err);
 void checkpoint_stop(struct sqlite_store *store);

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static atomic_int codes[FAULTFS_CALLS];
+static atomic_int codes[FAULTFS_CALLS], works_left[FAULTFS_CALLS];
 static sqlite3_vfs *real_vfs;
 static sqlite3_vfs fault_vfs;
 
@@ -30,23 +30,30 @@ static const sqlite3_io_methods *real_of(const sqlite3_file *file)
 	return tables[i].real;
 }
 
+static int code_of(enum faultfs_call call)
+{
+	int code = atomic_load(&codes[call]);
+
+	return code != 0 && atomic_fetch_sub(&works_left[call], 1) > 0 ? 0 : code;
+}
+
 static int fault_write(sqlite3_file *file, const void *ptr, int len, sqlite3_int64 at)
 {
-	int code = atomic_load(&codes[FAULTFS_WRITE]);
+	int code = code_of(FAULTFS_WRITE);
 
 	return code != 0 ? code : real_of(file)->xWrite(file, ptr, len, at);
 }
 
 static int fault_sync(sqlite3_file *file, int flags)
 {
-	int code = atomic_load(&codes[FAULTFS_SYNC]);
+	int code = code_of(FAULTFS_SYNC);
 
 	return code != 0 ? code : real_of(file)->xSync(file, flags);
 }
 
 static int fault_read(sqlite3_file *file, void *ptr, int len, sqlite3_int64 at)
 {
-	int code = atomic_load(&codes[FAULTFS_READ]);
+	int code = code_of(FAULTFS_READ);
 
 	return code != 0 ? code : real_of(file)->xRead(file, ptr, len, at);
 }
@@ -96,5 +103,11 @@ void faultfs_install(void)
 
 void faultfs_set(enum faultfs_call call, int code)
 {
+	faultfs_set_after(call, 0, code);
+}
+
+void faultfs_set_after(enum faultfs_call call, int works, int code)
+{
+	atomic_store(&works_left[call], works);
 	atomic_store(&codes[call], code);
 }

@@ -8,5 +8,7 @@ enum faultfs_call { FAULTFS_WRITE, FAULTFS_SYNC, FAULTFS_READ, FAULTFS_CALLS };
 
 void faultfs_install(void); /* once, before the first database is opened */
 void faultfs_set(enum faultfs_call call, int code);
+/* The same, after so many calls that work. */
+void faultfs_set_after(enum faultfs_call call, int works, int code);
 
 #endif

@@ -364,6 +364,83 @@ static void test_full_group(void **state)
 	}
 }
 
+/* ---- a transaction larger than the writer's cache: pages go to the log before its end, and come back from there ---- */
+
+#define BIG_ROWS 16
+#define BIG_DOC (200 * LIMIT_KIB)
+
+static int big_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct row_arg row = {.doc = arg, .len = BIG_DOC};
+	char key[16];
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < BIG_ROWS; i++) {
+		snprintf(key, sizeof(key), "big-%02d", i);
+		row.key = key;
+		rc = put_step(txn, &row, err);
+	}
+	return rc;
+}
+
+static void assert_big(struct store *store, char letter)
+{
+	char key[16];
+
+	for (int i = 0; i < BIG_ROWS; i++) {
+		char *doc;
+
+		snprintf(key, sizeof(key), "big-%02d", i);
+		doc = conformance_get(store, STORE_TASK, key);
+		assert_non_null(doc);
+		assert_int_equal(strlen(doc), BIG_DOC);
+		assert_int_equal(strspn(doc, (char[]){letter, 0}), BIG_DOC);
+		free(doc);
+	}
+}
+
+static void assert_whole(const struct fixture *fixture)
+{
+	sqlite3_stmt *stmt;
+	sqlite3 *db;
+
+	assert_int_equal(sqlite3_open_v2(fixture->path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA integrity_check", -1, &stmt, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+	assert_string_equal(sqlite3_column_text(stmt, 0), "ok");
+	sqlite3_finalize(stmt);
+	sqlite3_close(db);
+}
+
+/* The disk fills up at each of its writes in turn, until one transaction finds room for all. */
+static void test_full_within_a_big_step(void **state)
+{
+	struct fixture *fixture = *state;
+	char *doc = calloc(1, BIG_DOC + 1), letter = 'a';
+	struct err err;
+	int works, rc = ERR_STORE;
+
+	assert_non_null(doc);
+	memset(doc, letter, BIG_DOC);
+	assert_int_equal(store_update(fixture->store, big_step, doc, &err), 0);
+	for (works = 0; rc != 0; works++) {
+		memset(doc, 'b' + works % 25, BIG_DOC);
+		faultfs_set_after(FAULTFS_WRITE, works, SQLITE_FULL);
+		rc = store_update(fixture->store, big_step, doc, &err);
+		faultfs_set(FAULTFS_WRITE, 0);
+		letter = rc == 0 ? doc[0] : letter;
+		if (rc != 0)
+			assert_string_equal(err.reason, "disk_full");
+		assert_int_equal(put(fixture->store, "small", &err), 0);
+		assert_big(fixture->store, letter);
+	}
+	assert_true(works > 20); /* 3.2 MiB, gathered to writes of at most 124 KiB */
+	assert_whole(fixture);
+	reopen(fixture);
+	assert_big(fixture->store, letter);
+	free(doc);
+}
+
 /* ---- the log ---- */
 
 static int64_t size_of(struct fixture *fixture, const char *name)
@@ -484,6 +561,7 @@ int main(void)
 		TEST(test_failpoints),
 		TEST(test_broken_group),
 		TEST(test_full_group),
+		TEST(test_full_within_a_big_step),
 		TEST(test_log_is_bounded),
 		TEST(test_log_under_a_long_view),
 		TEST(test_views_take_turns),
