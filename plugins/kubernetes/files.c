@@ -151,25 +151,25 @@ static bool is_look(const char *path)
 	return !strcmp(path, "/v1/file/stat") || !strcmp(path, "/v1/file/list") || !strcmp(path, "/v1/changes");
 }
 
-int32_t files_ask(struct kube *k, struct berth_call *call, struct session *session, const char *path,
-		  struct json_object *arguments, struct kerr *err)
+int32_t files_ask(struct kube *k, struct berth_call *call, struct session *session,
+		  const struct files_request *asked, struct kerr *err)
 {
 	struct transfer t = {.call = call};
-	struct peer_request request = {.path = path, .arguments = arguments, .safe = is_look(path)};
+	struct peer_request request = {.path = asked->path, .arguments = asked->arguments, .safe = is_look(asked->path)};
 
 	return send(k, session, &request, &t, err);
 }
 
-int32_t files_fetch(struct kube *k, struct berth_call *call, struct session *session, const char *path,
-		    struct json_object *arguments, const struct berth_str *paths, size_t path_count, struct kerr *err)
+int32_t files_fetch(struct kube *k, struct berth_call *call, struct session *session,
+		    const struct files_request *asked, struct kerr *err)
 {
 	struct transfer t = {.call = call};
 	struct buf list = {.max = (size_t)8 * 1024 * 1024}, frames = {.max = (size_t)9 * 1024 * 1024};
-	struct peer_request request = {.path = path, .arguments = arguments, .safe = true};
+	struct peer_request request = {.path = asked->path, .arguments = asked->arguments, .safe = true};
 	int32_t rc;
 
-	for (size_t i = 0; i < path_count; i++) {
-		buf_put(&list, paths[i].ptr, paths[i].len);
+	for (size_t i = 0; i < asked->path_count; i++) {
+		buf_put(&list, asked->paths[i].ptr, asked->paths[i].len);
 		buf_put(&list, "", 1);
 	}
 	if (list.len) {
@@ -177,7 +177,7 @@ int32_t files_fetch(struct kube *k, struct berth_call *call, struct session *ses
 		request.more = &frames;
 	}
 	if (list.bad || frames.bad) {
-		json_object_put(arguments);
+		json_object_put(asked->arguments);
 		rc = kerr_set(err, BERTH_INVALID, "limit", "the paths are too long together");
 	} else {
 		rc = send(k, session, &request, &t, err);
@@ -187,11 +187,11 @@ int32_t files_fetch(struct kube *k, struct berth_call *call, struct session *ses
 	return rc;
 }
 
-int32_t files_store(struct kube *k, struct berth_call *call, struct session *session, const char *path,
-		    struct json_object *arguments, struct kerr *err)
+int32_t files_store(struct kube *k, struct berth_call *call, struct session *session,
+		    const struct files_request *asked, struct kerr *err)
 {
 	struct transfer t = {.call = call};
-	struct peer_request request = {.path = path, .arguments = arguments, .source = read_source};
+	struct peer_request request = {.path = asked->path, .arguments = asked->arguments, .source = read_source};
 
 	return send(k, session, &request, &t, err);
 }

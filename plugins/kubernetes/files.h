@@ -6,14 +6,21 @@
 #include "kube.h"
 #include "session.h"
 
-/* An operation of the executor without bytes: stat, list, remove, move, mark, changes. Takes the arguments. */
-int32_t files_ask(struct kube *k, struct berth_call *call, struct session *session, const char *path,
-		  struct json_object *arguments, struct kerr *err);
-/* Bytes to the host. `paths` is for tar/export only. Takes the arguments. */
-int32_t files_fetch(struct kube *k, struct berth_call *call, struct session *session, const char *path,
-		    struct json_object *arguments, const struct berth_str *paths, size_t path_count, struct kerr *err);
-/* Bytes from the host. Takes the arguments. */
-int32_t files_store(struct kube *k, struct berth_call *call, struct session *session, const char *path,
-		    struct json_object *arguments, struct kerr *err);
+struct files_request {
+	const char *path;	       /* "/v1/…" */
+	struct json_object *arguments; /* taken, whatever comes of it */
+	const struct berth_str *paths; /* of tar/export only */
+	size_t path_count;
+};
+
+typedef int32_t files_fn(struct kube *k, struct berth_call *call, struct session *session,
+			 const struct files_request *asked, struct kerr *err);
+
+/* An operation of the executor without bytes: stat, list, remove, move, mark, changes. */
+files_fn files_ask;
+/* Bytes to the host. */
+files_fn files_fetch;
+/* Bytes from the host. */
+files_fn files_store;
 
 #endif

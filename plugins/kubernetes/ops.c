@@ -275,47 +275,25 @@ static int32_t op_send_signal(void *inst, struct berth_call *call, const struct 
 
 /* ---- files ---- */
 
+static int32_t with_files(files_fn *fn, void *inst, struct berth_call *call, const struct berth_session *from,
+			  const struct files_request *asked)
+{
+	struct kube *k = inst;
+	struct kerr err = {0};
+	struct session session;
+	int32_t rc = take_session(from, &session, &err);
+
+	if (!rc)
+		return kube_end(call, fn(k, call, &session, asked, &err), &err);
+	json_object_put(asked->arguments);
+	return kube_end(call, kerr_set(&err, BERTH_SESSION_LOST, "deleted", "not a session of this provider"), &err);
+}
+
 /* Takes the arguments. */
-static int32_t ask(void *inst, struct berth_call *call, const struct berth_session *from, const char *path,
-		   struct json_object *arguments)
+static int32_t file_op(files_fn *fn, void *inst, struct berth_call *call, const struct berth_session *from,
+		       const char *path, struct json_object *arguments)
 {
-	struct kube *k = inst;
-	struct kerr err = {0};
-	struct session session;
-	int32_t rc = take_session(from, &session, &err);
-
-	if (!rc)
-		return kube_end(call, files_ask(k, call, &session, path, arguments, &err), &err);
-	json_object_put(arguments);
-	return kube_end(call, kerr_set(&err, BERTH_SESSION_LOST, "deleted", "not a session of this provider"), &err);
-}
-
-static int32_t fetch(void *inst, struct berth_call *call, const struct berth_session *from, const char *path,
-		     struct json_object *arguments, const struct berth_str *paths, size_t count)
-{
-	struct kube *k = inst;
-	struct kerr err = {0};
-	struct session session;
-	int32_t rc = take_session(from, &session, &err);
-
-	if (!rc)
-		return kube_end(call, files_fetch(k, call, &session, path, arguments, paths, count, &err), &err);
-	json_object_put(arguments);
-	return kube_end(call, kerr_set(&err, BERTH_SESSION_LOST, "deleted", "not a session of this provider"), &err);
-}
-
-static int32_t store(void *inst, struct berth_call *call, const struct berth_session *from, const char *path,
-		     struct json_object *arguments)
-{
-	struct kube *k = inst;
-	struct kerr err = {0};
-	struct session session;
-	int32_t rc = take_session(from, &session, &err);
-
-	if (!rc)
-		return kube_end(call, files_store(k, call, &session, path, arguments, &err), &err);
-	json_object_put(arguments);
-	return kube_end(call, kerr_set(&err, BERTH_SESSION_LOST, "deleted", "not a session of this provider"), &err);
+	return with_files(fn, inst, call, from, &(struct files_request){.path = path, .arguments = arguments});
 }
 
 static int32_t op_file_read(void *inst, struct berth_call *call, const struct berth_session *from,
@@ -325,7 +303,7 @@ static int32_t op_file_read(void *inst, struct berth_call *call, const struct be
 
 	json_object_object_add(arguments, "offset", count_value(offset));
 	json_object_object_add(arguments, "length", count_value(length));
-	return fetch(inst, call, from, "/v1/file/read", arguments, NULL, 0);
+	return file_op(files_fetch, inst, call, from, "/v1/file/read", arguments);
 }
 
 static int32_t op_file_write(void *inst, struct berth_call *call, const struct berth_session *from,
@@ -335,13 +313,13 @@ static int32_t op_file_write(void *inst, struct berth_call *call, const struct b
 
 	json_object_object_add(arguments, "mode", json_object_new_int64(write->mode));
 	json_object_object_add(arguments, "size", count_value(write->size));
-	return store(inst, call, from, "/v1/file/write", arguments);
+	return file_op(files_store, inst, call, from, "/v1/file/write", arguments);
 }
 
 static int32_t op_file_stat(void *inst, struct berth_call *call, const struct berth_session *from,
 			    const struct berth_str *path)
 {
-	return ask(inst, call, from, "/v1/file/stat", with_path("path", path));
+	return file_op(files_ask, inst, call, from, "/v1/file/stat", with_path("path", path));
 }
 
 static int32_t op_file_list(void *inst, struct berth_call *call, const struct berth_session *from,
@@ -353,7 +331,7 @@ static int32_t op_file_list(void *inst, struct berth_call *call, const struct be
 		return BERTH_UNSUPPORTED;
 	arguments = with_path("path", path);
 	json_object_object_add(arguments, "recursive", json_object_new_boolean((flags & BERTH_LIST_RECURSIVE) != 0));
-	return ask(inst, call, from, "/v1/file/list", arguments);
+	return file_op(files_ask, inst, call, from, "/v1/file/list", arguments);
 }
 
 static int32_t op_file_remove(void *inst, struct berth_call *call, const struct berth_session *from,
@@ -365,7 +343,7 @@ static int32_t op_file_remove(void *inst, struct berth_call *call, const struct 
 		return BERTH_UNSUPPORTED;
 	arguments = with_path("path", path);
 	json_object_object_add(arguments, "recursive", json_object_new_boolean((flags & BERTH_REMOVE_RECURSIVE) != 0));
-	return ask(inst, call, from, "/v1/file/remove", arguments);
+	return file_op(files_ask, inst, call, from, "/v1/file/remove", arguments);
 }
 
 static int32_t op_file_move(void *inst, struct berth_call *call, const struct berth_session *from_session,
@@ -374,30 +352,32 @@ static int32_t op_file_move(void *inst, struct berth_call *call, const struct be
 	struct json_object *arguments = with_path("from", from);
 
 	json_object_object_add(arguments, "to", text_value(*to));
-	return ask(inst, call, from_session, "/v1/file/move", arguments);
+	return file_op(files_ask, inst, call, from_session, "/v1/file/move", arguments);
 }
 
 static int32_t op_import_tar(void *inst, struct berth_call *call, const struct berth_session *from,
 			     const struct berth_str *path)
 {
-	return store(inst, call, from, "/v1/tar/import", with_path("path", path));
+	return file_op(files_store, inst, call, from, "/v1/tar/import", with_path("path", path));
 }
 
 static int32_t op_export_tar(void *inst, struct berth_call *call, const struct berth_session *from,
 			     const struct berth_str *paths, size_t path_count)
 {
-	return fetch(inst, call, from, "/v1/tar/export", json_object_new_object(), paths, path_count);
+	const struct files_request asked = {"/v1/tar/export", json_object_new_object(), paths, path_count};
+
+	return with_files(files_fetch, inst, call, from, &asked);
 }
 
 static int32_t op_mark(void *inst, struct berth_call *call, const struct berth_session *from)
 {
-	return ask(inst, call, from, "/v1/mark", json_object_new_object());
+	return file_op(files_ask, inst, call, from, "/v1/mark", json_object_new_object());
 }
 
 static int32_t op_changes(void *inst, struct berth_call *call, const struct berth_session *from,
 			  const struct berth_str *token)
 {
-	return ask(inst, call, from, "/v1/changes", with_path("token", token));
+	return file_op(files_ask, inst, call, from, "/v1/changes", with_path("token", token));
 }
 
 const struct berth_ops kube_ops = {
