@@ -228,6 +228,9 @@ int steps_dead_letter(struct txn *txn, const char *why, const char *subject, uin
 		rc = txn_append(txn, STREAM_DEAD, subject, buf.ptr, buf.len, err);
 	else
 		err_set(err, rc, "a dead letter does not fit");
+	/* Letters are looked for by number; who deletes their stream would leave what finds them by subject. */
+	if (rc == 0 && *subject)
+		rc = txn_forget_subject(txn, STREAM_DEAD, subject, err);
 	buf_fini(&buf);
 	return rc;
 }

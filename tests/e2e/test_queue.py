@@ -72,12 +72,16 @@ def test_Q4_garbage_messages(make):
     good = {"specversion": "1.0", "type": "com.agentarea.sandbox.execution.requested", "source": "x", "id": "evt_" + "0" * 24,
             "data": {"execution_id": "sexec_" + "0" * 24, "status": "queued"}}
     garbage = ["", "not json", "{}", "[]", json.dumps({**good, "data": {}}), json.dumps({**good, "specversion": "9.0"}),
-               json.dumps({**good, "type": "other"}), json.dumps(good), "x" * (10 << 20)]
+               json.dumps({**good, "type": "other", "subject": "named"}), json.dumps(good), "x" * (10 << 20)]
     for number, text in enumerate(garbage):
         stored.append(b, "requests", f"garbage{number}", text)
     b.start()
     equal(b.sh("t", "echo moves"), b"moves\n", "good messages keep moving")
     wait_for(lambda: len(stored.entries(b, "dead")) >= len(garbage) - 1, 15, "garbage to become dead letters")
+    if stored.on_redis(b):
+        equal(b.redis.call("KEYS", f"{b.store_name}:of:dead:*"), [], "what would outlive a stream that somebody deletes")
+        b.redis.call("DEL", f"{b.store_name}.dead")
+        equal(b.get("/admin/deadletters").expect(200).json["items"], [])
     settled(b)
 
 
