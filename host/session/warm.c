@@ -80,6 +80,17 @@ struct change {
 	void *arg;
 };
 
+static int set_ready(struct txn *txn, struct warm_entry *entry, void *arg, struct err *err);
+
+/* The step was applied before, and nobody heard: a task may have taken the session since. */
+static bool is_ready_already(const struct change *change, const struct warm_entry *entry)
+{
+	const struct binding_session *session = change->arg;
+
+	return change->fn == set_ready && (entry->state == WARM_READY || entry->state == WARM_RESERVED) &&
+	       strcmp(entry->ref, session->ref) == 0;
+}
+
 /* The entry is this job's while it is in making and names this host as its owner. */
 static int change_step(struct txn *txn, void *arg, struct err *err)
 {
@@ -88,7 +99,7 @@ static int change_step(struct txn *txn, void *arg, struct err *err)
 	enum warm_state was;
 	int r = warm_get(txn, change->job->key, &entry, err);
 
-	if (r)
+	if (r || is_ready_already(change, &entry))
 		return r;
 	if (entry.state != WARM_MAKING || strcmp(entry.owner, change->job->s->config.host_id) != 0)
 		return err_set(err, ERR_CONFLICT, "the warm entry is no longer this host's");

@@ -458,6 +458,55 @@ static void killed_at_every_step_of_a_pool(void **state)
 	}
 }
 
+static bool is_made(size_t *ret_fails)
+{
+	const struct warm_pool *pool = &w.s->pools[0];
+	size_t ready = 0;
+	bool made;
+
+	lock_take(&w.s->lock);
+	made = pool->making == 0;
+	*ret_fails = (size_t)pool->fails;
+	lock_drop(&w.s->lock);
+	return store_view(w.s->config.store, count_ready, &ready, NULL) == 0 && ready == 1 && made;
+}
+
+/* No answer to a write comes from before the entry is made ready until the job has gone on from there. */
+static void made_unheard(void)
+{
+	size_t ready = 0, fails = 0;
+
+	alarm(60);
+	world_failpoint(&w, "");
+	world_faults(&w, "await_ready nth=1 delay=2s\n");
+	world_up(&w);
+	while (world_counter(&w, "await_ready") == 0)
+		poll(NULL, 0, 5);
+	world_failpoint(&w, "store.commit.after error");
+	while (store_view(w.s->config.store, count_ready, &ready, NULL) || ready == 0)
+		poll(NULL, 0, 5);
+	world_failpoint(&w, "");
+	while (!is_made(&fails))
+		poll(NULL, 0, 5);
+	_exit(fails == 0 ? 0 : 3);
+}
+
+static void q1_a_session_that_was_made_ready_unheard_is_no_failure(void **state)
+{
+	int status = 0;
+	pid_t pid;
+
+	(void)state;
+	w.targets[0].warm = 1;
+	pid = fork();
+	if (pid == 0)
+		made_unheard();
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
@@ -475,6 +524,7 @@ int main(int argc, char **argv)
 		TEST(q2_a_lost_store_adopts_what_is_there),
 		TEST(q2_warm_sessions_of_a_lost_store_are_replaced),
 		TEST(killed_at_every_step_of_a_pool),
+		TEST(q1_a_session_that_was_made_ready_unheard_is_no_failure),
 	};
 
 	if (argc > 1)
