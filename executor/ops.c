@@ -290,7 +290,7 @@ static const struct ops_route routes[] = {
 	{.path = "/v1/check", run_check, no_keys, "", .anonymous = true},
 	{.path = "/v1/execute", run_execute, execute_keys, "CV", .data = true, .execution = true, .stream = true},
 	{.path = "/v1/reattach", run_reattach, reattach_keys, "", .execution = true, .stream = true},
-	{.path = "/v1/signal", run_signal, signal_keys, "", .execution = true},
+	{.path = "/v1/signal", run_signal, signal_keys, "", .execution = true, .ends = true},
 	{.path = "/v1/forget", run_forget, forget_keys, "", .execution = true},
 	{.path = "/v1/file/read", run_read, read_keys, ""},
 	{.path = "/v1/file/write", run_write, write_keys, "", .data = true},

@@ -14,6 +14,7 @@ struct ops_route {
 	bool data;	   /* takes D when the arguments say so */
 	bool anonymous;	   /* takes a token without identity */
 	bool execution;	   /* execution_id and attempt are in the token, too */
+	bool ends;	   /* what it is for must not be lost for a damaged mark */
 	bool stream;	   /* counts as one that may take as long as a command */
 };
 

@@ -189,6 +189,11 @@ static int32_t check_attempt(struct berth_call *call, const struct ops_route *ro
 	if (rc == -ESTALE)
 		return call_fail(call, BERTH_CONFLICT, "stale_attempt", false,
 				 "a later attempt of this execution has asked before");
+	if (rc == -EBADMSG && route->ends)
+		return BERTH_OK;
+	if (rc == -EBADMSG)
+		return call_fail(call, BERTH_UNKNOWN, "mark_damaged", false,
+				 "a mark of this execution is damaged: which attempts there were is not known");
 	if (rc == -ENOSPC || rc == -EDQUOT)
 		return call_fail(call, BERTH_STORAGE_FULL, "storage_full", false, "no room to note the attempt");
 	return rc < 0 ? call_fail(call, BERTH_UNAVAILABLE, "run_dir", true, "the run directory cannot be used")

@@ -229,28 +229,34 @@ const char *state_lost(const struct state *state)
 	return gone(state->root_fd) ? "root_lost" : NULL;
 }
 
-/* Highest attempt that the files of the id know of. */
+/* An emptied one is a number that was lost, not none. */
+static int seen_read(int id_fd, uint32_t *ret_attempt)
+{
+	char text[SUP_SMALL_MAX];
+	int64_t seen;
+	int rc = sup_read_file(id_fd, "seen", text, sizeof(text));
+
+	if (rc < 0)
+		return rc;
+	if (sup_number_in(text, "attempt", 0, UINT32_MAX, &seen) < 0)
+		return -EBADMSG;
+	*ret_attempt = (uint32_t)seen;
+	return 0;
+}
+
+/* Highest attempt that the files of the id know of, by those that can be read whatever is returned. */
 static int known_attempt(int id_fd, uint32_t *ret_attempt)
 {
 	struct sup_started started = {0};
-	char text[SUP_SMALL_MAX];
-	uint32_t highest = 0;
-	int64_t seen = 0;
-	int rc = sup_poison_read(id_fd, &highest);
+	uint32_t poisoned = 0, seen = 0;
+	const int reads[] = {sup_poison_read(id_fd, &poisoned), sup_started_read(id_fd, &started),
+			     seen_read(id_fd, &seen)};
 
-	if (rc == 0) {
-		rc = sup_started_read(id_fd, &started);
-		rc = rc == -ENOENT ? 0 : rc;
-	}
-	if (rc < 0)
-		return rc;
-	rc = sup_read_file(id_fd, "seen", text, sizeof(text));
-	if (rc > 0)
-		rc = sup_number_in(text, "attempt", 0, UINT32_MAX, &seen);
-	if (rc < 0 && rc != -ENOENT)
-		return rc;
-	highest = started.attempt > highest ? started.attempt : highest;
-	*ret_attempt = (uint32_t)seen > highest ? (uint32_t)seen : highest;
+	*ret_attempt = started.attempt > poisoned ? started.attempt : poisoned;
+	*ret_attempt = seen > *ret_attempt ? seen : *ret_attempt;
+	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
+		if (reads[i] < 0 && reads[i] != -ENOENT)
+			return sup_damaged(reads[i]) ? -EBADMSG : reads[i];
 	return 0;
 }
 
@@ -260,10 +266,10 @@ static int judge(int id_fd, uint32_t attempt)
 	uint32_t known = 0;
 	int rc = known_attempt(id_fd, &known);
 
-	if (rc < 0)
-		return rc;
 	if (attempt < known)
 		return -ESTALE;
+	if (rc < 0)
+		return rc;
 	/* The first leaves no trace of its own: nothing is lower. */
 	return attempt != known && attempt != 1;
 }

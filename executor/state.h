@@ -37,7 +37,8 @@ bool state_pinned(struct state *state);
 /* NULL, or what was lost for good: "state_lost", "root_lost". */
 const char *state_lost(const struct state *state);
 
-/* Takes the attempt for an execution id: 0, -ESTALE when a higher one has asked before, or another negative errno. */
+/* Takes the attempt for an execution id: 0; -ESTALE: a higher one has asked before; -EBADMSG: none is known to have, but a
+ * mark is damaged, and will be for as long as the session lives; or another negative errno. */
 int state_attempt(struct state *state, const char *execution_id, uint32_t attempt);
 
 #endif

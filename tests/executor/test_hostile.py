@@ -2,6 +2,7 @@
 """Commands of the executor's own user that reach for its run directory and its helpers, to escape their owner: a cancel, health and
 the output of others must get through all the same."""
 
+import os
 import time
 
 from client import PATIENCE, Connection, frames_of, must, wait_for
@@ -79,6 +80,26 @@ def test_pipes_for_files(make):
         wait_for(lambda: not alive(x, execution), f"the supervisor does not end, for {name}")
         conn.close()
     wait_for(lambda: x.health()["operations"] == 0, "threads are left waiting")
+
+
+def test_emptied_marks(make):
+    """As the node's end or a command leaves them: nothing starts, asking again is not invited, and the tree can be ended."""
+    x = make()
+    for name in ("seen", "poison", "started"):
+        execution = x.new_id()
+        script = f"echo x >> ran; : > {x.state}/run/{execution}/{name}; echo $$ > pid; touch up-{execution}; sleep 1000 & wait"
+        conn, headers = x.begin(script, execution)
+        up(x, f"up-{execution}")
+        for ask in (lambda: x.reattach(execution), lambda: x.execute("echo x >> ran", execution, attempt=2),
+                    lambda: x.ask("/v1/forget", {"execution_id": execution, "attempt": 1})):
+            reply = ask()
+            reply.fails("unknown", "mark_damaged", 500)
+            must(not reply.result["retryable"], reply.result)
+        x.signal(execution, "KILL").ok()
+        must(ending_of(conn, headers), f"{name}: no ending")
+        wait_for(lambda: not os.path.exists(f"/proc/{(x.root / 'pid').read_text().strip()}"), f"the command lives on, for {name}")
+        x.execute("echo x >> ran", execution, attempt=3).fails("unknown", "mark_damaged", 500)
+    must((x.root / "ran").read_text() == "x\nx\nx\n", "one ran twice")
 
 
 def follow_briefly(x, execution, attempt):
