@@ -22,7 +22,7 @@ EXCEPTIONS = {
     # The kit proves plugins by the host's own loader and call path; a second loader would prove something else.
     "sdk/conformance": {"core", "conf", "net", "plugin"},
 }
-# Start of a library's header: the layers that may know the library. main.c may know all.
+# Start of a library's header: the layers that may know the library. berthd's own files may know all.
 LIBRARY_HOMES = {
     "microhttpd": {"api"},
     "sqlite3": {"store"},
@@ -44,7 +44,7 @@ def includes(path):
 
 
 def layer_of(root, path):
-    """The layer's name for a file below one, None for main.c and files outside of host/."""
+    """The layer's name for a file below one, None for berthd's own files and those outside of host/."""
     parts = path.relative_to(root).parts
     return parts[1] if parts[0] == "host" and len(parts) > 2 else None
 
