@@ -98,6 +98,24 @@ static inline int fixture_processes(const struct fixture *fx)
 	return count;
 }
 
+/* The supervisor's process number, from its mark. */
+static inline pid_t supervisor_of(const struct fixture *fx, const char *id)
+{
+	char path[200], text[512] = "";
+	const char *at;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s/started", fx->run, id);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	if (read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = '\0';
+	close(fd);
+	at = strstr(text, "\npid=");
+	return at ? (pid_t)strtol(at + 5, NULL, 10) : 0;
+}
+
 static inline void run_program(const char *const argv[])
 {
 	char *args[8] = {NULL};
