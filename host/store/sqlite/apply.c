@@ -91,6 +91,7 @@ static int apply_stream(struct conn *conn, const struct txn *txn, const struct t
 	if (op->op == TXN_APPEND) {
 		sqlite3_bind_int64(stmt, 2, txn->now_ms);
 		sqlite3_bind_text64(stmt, 3, op->doc, op->doc_len, SQLITE_STATIC, SQLITE_UTF8);
+		sqlite3_bind_int64(stmt, 4, conn->store->numbers[op->stream].next++);
 	}
 	return conn_run(conn, stmt, err);
 }

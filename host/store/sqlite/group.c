@@ -13,6 +13,7 @@
 
 #define MARK_EVERY_NS CLOCK_NS_PER_S
 #define COUNTER_NEXT STORE_RESERVED "next"
+#define NUMBERS_AHEAD 1024 /* of a stream, put aside with one write */
 
 struct group {
 	struct job *jobs[GROUP_STEPS];
@@ -52,20 +53,38 @@ static bool run_job(struct sqlite_store *store, struct group *group, struct job 
 	return !writes || apply_txn(conn, &txn, err) == 0;
 }
 
+static int count_set(struct conn *conn, const char *name, int64_t value, struct err *err)
+{
+	sqlite3_stmt *stmt;
+	int rc = conn_plain(conn, STMT_PLAIN_COUNT_SET, &stmt, err);
+
+	if (rc != 0)
+		return rc;
+	sqlite3_bind_text(stmt, 1, name, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(stmt, 2, value);
+	return conn_run(conn, stmt, err);
+}
+
 /* Also when only failing steps took numbers: they must not be given again after a crash. */
 static int store_next(struct sqlite_store *store, struct err *err)
 {
-	sqlite3_stmt *stmt;
-	int rc;
-
 	if (store->next == store->next_stored)
 		return 0;
-	rc = conn_plain(store->writer_conn, STMT_PLAIN_COUNT_SET, &stmt, err);
-	if (rc != 0)
-		return rc;
-	sqlite3_bind_text(stmt, 1, COUNTER_NEXT, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(stmt, 2, (int64_t)store->next);
-	return conn_run(store->writer_conn, stmt, err);
+	return count_set(store->writer_conn, COUNTER_NEXT, (int64_t)store->next, err);
+}
+
+static int store_numbers(struct sqlite_store *store, struct err *err)
+{
+	struct numbers *n;
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < STREAM_COUNT; i++) {
+		n = &store->numbers[i];
+		n->asked = n->next > n->stored ? n->next + NUMBERS_AHEAD : n->stored;
+		if (n->asked != n->stored)
+			rc = count_set(store->writer_conn, schema_stream_counter((enum store_stream)i), n->asked, err);
+	}
+	return rc;
 }
 
 static void judge_clock(struct sqlite_store *store, int64_t now_ns)
@@ -95,6 +114,8 @@ static int add_own_rows(struct sqlite_store *store, struct group *group, struct 
 	int64_t now_ns = clock_boot_ns();
 	int rc = store_next(store, err);
 
+	if (rc == 0)
+		rc = store_numbers(store, err);
 	if (rc != 0)
 		return rc;
 	if (!group->mark && !(group->writes && now_ns - store->marked_ns >= MARK_EVERY_NS))
@@ -138,8 +159,11 @@ static int finish(struct sqlite_store *store, struct group *group, struct err *e
 	if (rc == 0)
 		rc = commit(store, err);
 	store->commit_ns = clock_boot_ns() - start_ns;
-	if (rc == 0)
+	if (rc == 0) {
 		store->next_stored = next;
+		for (int i = 0; i < STREAM_COUNT; i++)
+			store->numbers[i].stored = store->numbers[i].asked;
+	}
 	metric_add(rc ? METRIC_STORE_FAILURES : METRIC_STORE_GROUPS, 0, 0, 1);
 	metric_add(METRIC_STORE_STEPS, 0, 0, group->count);
 	metric_observe_ns(METRIC_STORE_COMMIT_SECONDS, 0, store->commit_ns);
@@ -292,6 +316,19 @@ static int on_wal(void *arg, sqlite3 *db, const char *schema, int pages)
 	return SQLITE_OK;
 }
 
+static int load_numbers(struct sqlite_store *store, struct txn *txn, struct err *err)
+{
+	struct numbers *n;
+	int rc = 0;
+
+	for (int i = 0; rc == 0 && i < STREAM_COUNT; i++) {
+		n = &store->numbers[i];
+		rc = read_count(txn, schema_stream_counter((enum store_stream)i), &n->stored, err);
+		n->next = n->stored > 0 ? n->stored : 1;
+	}
+	return rc;
+}
+
 int group_init(struct sqlite_store *store, struct err *err)
 {
 	struct conn *conn = store->writer_conn;
@@ -301,6 +338,8 @@ int group_init(struct sqlite_store *store, struct err *err)
 
 	txn_init(&txn, &sqlite_ops, conn, conn->arena, 0, true);
 	rc = read_count(&txn, COUNTER_NEXT, &next, err);
+	if (rc == 0)
+		rc = load_numbers(store, &txn, err);
 	if (rc != 0)
 		return rc;
 	store->next_stored = (uint64_t)next;

@@ -379,6 +379,5 @@ out:
 
 int store_open_sqlite(const struct store_config *config, struct store **ret, struct err *err)
 {
-	/* The first schema is the current one: there is nothing to migrate from yet. */
-	return sqlite_open_with(config, NULL, 0, ret, err);
+	return sqlite_open_with(config, migrations, MIGRATIONS, ret, err);
 }

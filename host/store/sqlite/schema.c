@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables, the store's own rows in them, and how an older schema becomes this one. Entered at open (and by the
- * writer for the clock mark). It must never change a database that it does not recognise, and never migrate without a
- * backup copy.
+ * The tables and the store's own rows in them; how an older schema becomes this one is in migrate.c. Entered at open (and
+ * by the writer for the clock mark). It must never change a database that it does not recognise.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "core/buf.h"
 #include "core/clock.h"
@@ -21,8 +18,8 @@
 #define DOC_MAX 512
 
 enum table_shape {
-	SHAPE_WIDE,   /* rows of any size */
-	SHAPE_NARROW, /* small rows: kept in the key's own tree */
+	SHAPE_WIDE,   /* rows that live long: found by their key in a tree of its own */
+	SHAPE_NARROW, /* kept in the key's own tree: a write changes one page, where it would change two */
 };
 
 static const struct {
@@ -34,16 +31,22 @@ static const struct {
 #undef X
 	[STORE_META].shape = SHAPE_NARROW,
 	[STORE_EXECUTION_INDEX].shape = SHAPE_NARROW,
+	[STORE_COMMAND].shape = SHAPE_NARROW,
+	[STORE_CLAIM].shape = SHAPE_NARROW,
 	[STORE_IDEMPOTENCY].shape = SHAPE_NARROW,
 	[STORE_NONCE].shape = SHAPE_NARROW,
+	[STORE_OBJECT].shape = SHAPE_NARROW,
 	[STORE_TARGET].shape = SHAPE_NARROW,
 	[STORE_HOST].shape = SHAPE_NARROW,
 };
 
-static const char *const streams[STREAM_COUNT] = {
-	[STREAM_REQUESTS] = "stream_requests",
-	[STREAM_EVENTS] = "stream_events",
-	[STREAM_DEAD] = "stream_dead",
+#define STREAM(name) {"stream_" name, STORE_RESERVED "stream_" name}
+static const struct {
+	const char *table, *counter;
+} streams[STREAM_COUNT] = {
+	[STREAM_REQUESTS] = STREAM("requests"),
+	[STREAM_EVENTS] = STREAM("events"),
+	[STREAM_DEAD] = STREAM("dead"),
 };
 
 /* "@" is the table's name. grp and due are "" and 0 where a table does not use them: the partial indexes stay empty
@@ -57,7 +60,7 @@ static const char *const shape_sql[] = {
 	[SHAPE_WIDE] = "CREATE TABLE @(key TEXT NOT NULL PRIMARY KEY," COLUMNS ");" INDEXES,
 	[SHAPE_NARROW] = "CREATE TABLE @(key TEXT NOT NULL PRIMARY KEY," COLUMNS ") WITHOUT ROWID;" INDEXES,
 };
-static const char stream_sql[] = "CREATE TABLE @(seq INTEGER PRIMARY KEY AUTOINCREMENT,subject TEXT NOT NULL,"
+static const char stream_sql[] = "CREATE TABLE @(seq INTEGER PRIMARY KEY,subject TEXT NOT NULL,"
 				 "at INTEGER NOT NULL,doc BLOB NOT NULL);"
 				 "CREATE INDEX @_subject ON @(subject);";
 static const char counters_sql[] =
@@ -70,7 +73,12 @@ const char *schema_table(enum store_table table)
 
 const char *schema_stream(enum store_stream stream)
 {
-	return streams[stream];
+	return streams[stream].table;
+}
+
+const char *schema_stream_counter(enum store_stream stream)
+{
+	return streams[stream].counter;
 }
 
 static void append_named(struct buf *buf, const char *sql, const char *name)
@@ -94,7 +102,7 @@ static int create_tables(struct conn *conn, struct err *err)
 	for (i = 0; i < STORE_TABLE_COUNT; i++)
 		append_named(&sql, shape_sql[tables[i].shape], tables[i].name);
 	for (i = 0; i < STREAM_COUNT; i++)
-		append_named(&sql, stream_sql, streams[i]);
+		append_named(&sql, stream_sql, streams[i].table);
 	buf_puts(&sql, counters_sql);
 	rc = sql.error != 0 ? err_set(err, ERR_NOMEM, "no memory for the schema") : conn_exec(conn, sql.ptr, err);
 	buf_fini(&sql);
@@ -136,7 +144,7 @@ static int meta_get(struct conn *conn, const char *key, char ret_doc[DOC_MAX], s
 	return rc;
 }
 
-static int meta_set_schema(struct conn *conn, int schema, struct err *err)
+int schema_set(struct conn *conn, int schema, struct err *err)
 {
 	char text[16];
 
@@ -157,7 +165,7 @@ int schema_create(struct conn *conn, const char *id, const char *deployment, con
 	if (rc == 0)
 		rc = meta_set(conn, KEY_DEPLOYMENT, deployment, err);
 	if (rc == 0)
-		rc = meta_set_schema(conn, SQLITE_STORE_SCHEMA, err);
+		rc = schema_set(conn, SQLITE_STORE_SCHEMA, err);
 	if (rc == 0)
 		rc = schema_save_clock(conn, clock, err);
 	if (rc == 0)
@@ -210,82 +218,6 @@ int schema_check(struct conn *conn, const char *deployment, int *ret_schema, cha
 	*ret_schema = schema;
 	memcpy(ret_id, text, 33);
 	return 0;
-}
-
-static int sync_file(const char *path, struct err *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int rc = 0;
-
-	if (fd < 0 || fsync(fd) != 0)
-		rc = err_set(err, ERR_STORE, "the backup copy cannot be synced: %s", strerror(errno));
-	if (fd >= 0)
-		close(fd);
-	return rc;
-}
-
-/* A copy beside the database that nothing overwrites: its name carries the schema and the time. */
-static int backup(struct conn *conn, const char *path, int schema, struct err *err)
-{
-	char *copy = sqlite3_mprintf("%s.schema-%d-%lld.bak", path, schema, (long long)clock_wall_ms());
-	char *sql = copy != NULL ? sqlite3_mprintf("VACUUM INTO %Q", copy) : NULL;
-	int rc;
-
-	if (sql == NULL)
-		rc = err_set(err, ERR_NOMEM, "no memory for the backup copy");
-	else
-		rc = conn_exec(conn, sql, err);
-	if (rc == 0)
-		rc = sync_file(copy, err);
-	if (rc != 0)
-		err_prefix(err, "no backup copy could be made, so nothing was migrated");
-	sqlite3_free(sql);
-	sqlite3_free(copy);
-	return rc;
-}
-
-static const struct migration *find_step(const struct migration *steps, size_t count, int from)
-{
-	size_t i;
-
-	for (i = 0; i < count; i++)
-		if (steps[i].from == from)
-			return &steps[i];
-	return NULL;
-}
-
-static int run_steps(struct conn *conn, int schema, const struct migration *steps, size_t count, struct err *err)
-{
-	int rc = conn_run_plain(conn, STMT_PLAIN_BEGIN_WRITE, err);
-
-	if (rc != 0)
-		return rc;
-	for (; rc == 0 && schema < SQLITE_STORE_SCHEMA; schema++)
-		rc = conn_exec(conn, find_step(steps, count, schema)->sql, err);
-	if (rc == 0)
-		rc = meta_set_schema(conn, SQLITE_STORE_SCHEMA, err);
-	if (rc == 0)
-		rc = conn_run_plain(conn, STMT_PLAIN_COMMIT, err);
-	if (rc != 0 && !sqlite3_get_autocommit(conn->db))
-		conn_run_plain(conn, STMT_PLAIN_ROLLBACK, NULL);
-	return rc;
-}
-
-int schema_migrate(struct conn *conn, const char *path, int schema, const struct migration *steps, size_t count,
-		   struct err *err)
-{
-	int from, rc;
-
-	if (schema == SQLITE_STORE_SCHEMA)
-		return 0;
-	for (from = schema; from < SQLITE_STORE_SCHEMA; from++)
-		if (find_step(steps, count, from) == NULL)
-			return err_set(err, ERR_CONFIG, "%s has schema %d and this berthd knows no way from %d to %d",
-				       conn->name, schema, from, from + 1);
-	rc = backup(conn, path, schema, err);
-	if (rc == 0)
-		rc = run_steps(conn, schema, steps, count, err);
-	return rc;
 }
 
 struct clock_doc {

@@ -11,7 +11,7 @@
 #include "store/clock.h"
 #include "store/ops.h"
 
-#define SQLITE_STORE_SCHEMA 1
+#define SQLITE_STORE_SCHEMA 2
 #define SQLITE_STORE_APP_ID 0x42727468 /* "Brth", in the file's header */
 
 #define WAL_CHECKPOINT_BYTES (4 * 1024 * 1024)
@@ -39,7 +39,7 @@
 	  "SELECT key,grp,due,rev,doc FROM @ WHERE grp=?1 AND grp<>'' AND key<?2 ORDER BY key DESC LIMIT ?3")
 
 #define SQLITE_STREAM_STMTS(X)                                                      \
-	X(APPEND, "INSERT INTO @(subject,at,doc) VALUES(?1,?2,?3)")                 \
+	X(APPEND, "INSERT INTO @(seq,subject,at,doc) VALUES(?4,?1,?2,?3)")          \
 	X(ACK, "DELETE FROM @ WHERE seq=?1")                                        \
 	X(ACK_SUBJECT, "DELETE FROM @ WHERE subject=?1")                            \
 	X(READ, "SELECT seq,subject,at,doc FROM @ WHERE seq>?1 ORDER BY seq LIMIT ?2") \
@@ -79,6 +79,13 @@ enum plain_stmt {
 	SQLITE_PLAIN_STMTS(X)
 #undef X
 		STMT_PLAIN_COUNT
+};
+
+/* Of a stream. A number is given once, also to an entry that a crash or a failing step took back. */
+struct numbers {
+	int64_t next;
+	int64_t stored; /* in the database: none from here on was given before */
+	int64_t asked;  /* what the running transaction makes of it */
 };
 
 /* One connection with its statements; used by one thread at a time. */
@@ -133,6 +140,7 @@ struct sqlite_store {
 	int64_t marked_ns;
 	int64_t commit_ns; /* what the last COMMIT took */
 	uint64_t next, next_stored;
+	struct numbers numbers[STREAM_COUNT];
 	size_t wal_bytes, wal_asked;
 	size_t page_size;
 
@@ -171,22 +179,28 @@ int conn_run_plain(struct conn *conn, enum plain_stmt which, struct err *err);
 int conn_read_int(struct conn *conn, const char *sql, int *ret, struct err *err);
 
 /* schema.c */
-struct migration {
-	int from; /* to from + 1 */
-	const char *sql;
-};
 /* Makes the tables and the store's own rows in a fresh file, in one transaction. */
 int schema_create(struct conn *conn, const char *id, const char *deployment, const struct store_clock *clock,
 		  struct err *err);
 /* Refuses files that are not Berth's, another deployment's or a newer schema's; the store id goes to ret_id. */
 int schema_check(struct conn *conn, const char *deployment, int *ret_schema, char ret_id[33], struct err *err);
-/* From schema to SQLITE_STORE_SCHEMA: a backup copy beside the database first, then one transaction. */
-int schema_migrate(struct conn *conn, const char *path, int schema, const struct migration *steps, size_t count,
-		   struct err *err);
 int schema_load_clock(struct conn *conn, struct store_clock *ret, struct err *err);
 int schema_save_clock(struct conn *conn, const struct store_clock *clock, struct err *err);
 const char *schema_table(enum store_table table);
+int schema_set(struct conn *conn, int schema, struct err *err); /* the number of it */
 const char *schema_stream(enum store_stream stream);
+const char *schema_stream_counter(enum store_stream stream); /* holds numbers[].stored */
+
+/* migrate.c */
+struct migration {
+	int from; /* to from + 1 */
+	const char *sql;
+};
+#define MIGRATIONS (SQLITE_STORE_SCHEMA - 1)
+extern const struct migration migrations[MIGRATIONS];
+/* From schema to SQLITE_STORE_SCHEMA: a backup copy beside the database first, then one transaction. */
+int schema_migrate(struct conn *conn, const char *path, int schema, const struct migration *steps, size_t count,
+		   struct err *err);
 
 /* read.c: the reading half of the ops table. */
 int read_get(struct txn *txn, enum store_table table, const char *key, struct store_row *ret_row, int64_t *ret_rev,

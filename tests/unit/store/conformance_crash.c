@@ -312,6 +312,8 @@ static int killed_step(struct txn *txn, void *arg, struct err *err)
 							    .doc_len = strlen(text)}, err);
 	if (rc == 0)
 		rc = txn_append(txn, STREAM_REQUESTS, key, "{}", 2, err);
+	if (rc == 0)
+		rc = txn_append(txn, STREAM_EVENTS, key, "{}", 2, err);
 	return rc != 0 ? rc : txn_count_add(txn, "good", 1, err);
 }
 
@@ -380,7 +382,7 @@ static void kill_one(const struct conformance_env *env, int round, unsigned afte
 
 struct after_kill {
 	int64_t rows, entries, good;
-	uint64_t most;
+	uint64_t most, last_event;
 	uint64_t *numbers;
 	size_t room;
 };
@@ -402,6 +404,25 @@ static bool after_kill_entry(const struct stream_entry *entry, void *arg)
 	(void)entry;
 	((struct after_kill *)arg)->entries++;
 	return true;
+}
+
+static bool after_kill_event(const struct stream_entry *entry, void *arg)
+{
+	struct after_kill *after = arg;
+
+	assert_true(entry->seq > after->last_event);
+	after->last_event = entry->seq;
+	return true;
+}
+
+/* Whoever follows the events keeps the last number: a later entry has a higher one, though nothing is left of it. */
+static int events_step(struct txn *txn, void *arg, struct err *err)
+{
+	struct after_kill *after = arg;
+	size_t trimmed;
+	int rc = txn_read_stream(txn, STREAM_EVENTS, 0, SIZE_MAX, after_kill_event, after, err);
+
+	return rc != 0 ? rc : txn_trim(txn, STREAM_EVENTS, INT64_MAX, SIZE_MAX, &trimmed, err);
 }
 
 static int after_kill_step(struct txn *txn, void *arg, struct err *err)
@@ -454,6 +475,7 @@ static void check_after_kill(struct store *store, int round, const int last[KILL
 		assert_true(after->numbers[j] > after->numbers[j - 1]);
 	assert_int_equal(store_update(store, one_next_step, &number, NULL), 0);
 	assert_true(number > after->most);
+	assert_int_equal(store_update(store, events_step, after, NULL), 0);
 }
 
 void conformance_kill(const struct conformance_env *env)

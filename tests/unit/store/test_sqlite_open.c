@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be opened and what is refused, with the sentence the operator reads; migration; one process per database. */
+/* What may be opened and what is refused, with the sentence the operator reads; one process per database. */
 #include <fcntl.h>
-#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -241,7 +240,7 @@ static void test_newer_schema(void **state)
 
 	make_store(fixture->path);
 	run_sql(fixture->path, "UPDATE meta SET doc='7' WHERE key='store.schema'");
-	assert_refused_untouched(fixture->path, "berth.db was made by a newer berthd (schema 7, this one knows 1)");
+	assert_refused_untouched(fixture->path, "berth.db was made by a newer berthd (schema 7, this one knows 2)");
 }
 
 static void test_damaged_meta(void **state)
@@ -252,7 +251,7 @@ static void test_damaged_meta(void **state)
 	run_sql(fixture->path, "UPDATE meta SET doc='x' WHERE key='store.schema'");
 	assert_open_refused(fixture->path, "does not say its schema");
 	run_sql(fixture->path,
-		"UPDATE meta SET doc='1' WHERE key='store.schema'; UPDATE meta SET doc='{' WHERE key='store.clock'");
+		"UPDATE meta SET doc='2' WHERE key='store.schema'; UPDATE meta SET doc='{' WHERE key='store.clock'");
 	assert_open_refused(fixture->path, "its clock mark is damaged");
 }
 
@@ -360,80 +359,6 @@ static void test_damaged_after_crash(void **state)
 	free(frames);
 }
 
-/* ---- migration ---- */
-
-static const struct migration from_zero[] = {{0, "ALTER TABLE warm RENAME COLUMN pool TO grp;"
-						"UPDATE warm SET rev=rev+1;"}};
-static const struct migration broken[] = {{0, "ALTER TABLE warm RENAME COLUMN pool TO grp;"
-					     "DELETE FROM warm; DELETE FROM none;"}};
-
-static void make_schema_zero(const char *path)
-{
-	struct store *store = open_good(path);
-
-	conformance_put(store, STORE_WARM, "t/ref", "t", 1, "doc");
-	store_close(store);
-	run_sql(path, "ALTER TABLE warm RENAME COLUMN grp TO pool; UPDATE meta SET doc='0' WHERE key='store.schema'");
-}
-
-static int open_with(const char *path, const struct migration *steps, struct store **ret, struct err *err)
-{
-	return sqlite_open_with(&(struct store_config){.path = path, .deployment = "test"}, steps, 1, ret, err);
-}
-
-static size_t find_backups(struct fixture *fixture, char ret_path[TEMPDIR_PATH])
-{
-	char pattern[TEMPDIR_PATH];
-	glob_t found = {0};
-	size_t count = 0;
-
-	tempdir_path(&fixture->dir, "berth.db.schema-0-*.bak", pattern);
-	if (glob(pattern, 0, NULL, &found) == 0) {
-		count = found.gl_pathc;
-		snprintf(ret_path, TEMPDIR_PATH, "%s", found.gl_pathv[0]);
-	}
-	globfree(&found);
-	return count;
-}
-
-static void test_migrate(void **state)
-{
-	struct fixture *fixture = *state;
-	struct store *store = NULL;
-	char backup[TEMPDIR_PATH], *doc;
-	struct err err = {0};
-
-	make_schema_zero(fixture->path);
-	if (open_with(fixture->path, from_zero, &store, &err) != 0)
-		fail_msg("%s", err.msg);
-	doc = conformance_get(store, STORE_WARM, "t/ref");
-	assert_string_equal(doc, "doc");
-	free(doc);
-	store_close(store);
-	assert_int_equal(query_int(fixture->path, "SELECT doc FROM meta WHERE key='store.schema'"), 1);
-	assert_int_equal(query_int(fixture->path, "SELECT rev FROM warm WHERE grp='t'"), 2);
-	assert_int_equal(find_backups(fixture, backup), 1);
-	assert_int_equal(query_int(backup, "SELECT doc FROM meta WHERE key='store.schema'"), 0);
-	assert_int_equal(query_int(backup, "SELECT rev FROM warm WHERE pool='t'"), 1);
-	store_close(open_good(fixture->path));
-	assert_int_equal(find_backups(fixture, backup), 1);
-}
-
-static void test_migration_fails_whole(void **state)
-{
-	struct fixture *fixture = *state;
-	struct store *store = NULL;
-	char backup[TEMPDIR_PATH];
-	struct err err = {0};
-
-	make_schema_zero(fixture->path);
-	assert_int_equal(open_with(fixture->path, broken, &store, &err), ERR_STORE);
-	assert_int_equal(query_int(fixture->path, "SELECT doc FROM meta WHERE key='store.schema'"), 0);
-	assert_int_equal(query_int(fixture->path, "SELECT count(*) FROM warm WHERE pool='t'"), 1);
-	assert_int_equal(find_backups(fixture, backup), 1);
-	assert_open_refused(fixture->path, "has schema 0 and this berthd knows no way from 0 to 1");
-}
-
 /* A crash while the database was being made leaves no database, and no trap for the next start. */
 static void test_half_made(void **state)
 {
@@ -465,8 +390,6 @@ int main(void)
 		TEST(test_lost_database),
 		TEST(test_truncated),
 		TEST(test_damaged_after_crash),
-		TEST(test_migrate),
-		TEST(test_migration_fails_whole),
 		TEST(test_half_made),
 	};
 
