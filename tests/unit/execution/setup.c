@@ -176,6 +176,26 @@ void host_end(struct host *host)
 	nftw(host->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+int host_setup_made(void **state)
+{
+	host_make(*state, "process");
+	return 0;
+}
+
+int host_setup(void **state)
+{
+	host_setup_made(state);
+	host_up(*state);
+	return 0;
+}
+
+int host_teardown(void **state)
+{
+	host_down(*state, 0);
+	host_end(*state);
+	return 0;
+}
+
 /* ---- the provider ---- */
 
 void host_faults(struct host *host, const char *rules)
@@ -473,6 +493,13 @@ void host_check_history(struct host *host, const char *id)
 	assert_false(host_has_row(host, STORE_CLAIM, id));
 	free(status);
 	free(revision);
+}
+
+void host_run(struct host *host, const char *task, const char *body, char ret_id[IDENT_ID_MAX + 1])
+{
+	host_start(host, task, body, ret_id);
+	host_finish(host, ret_id);
+	host_check_history(host, ret_id);
 }
 
 bool host_has_row(struct host *host, enum store_table table, const char *key)

@@ -45,6 +45,11 @@ void host_die(struct host *host);		     /* from here on it writes nothing, not e
 void host_crash(struct host *host);		     /* nothing more is written */
 void host_end(struct host *host);		     /* removes the folder */
 
+/* Fixtures of a test whose initial state is the host: made, with runtime "process"; made and up; down and removed. */
+int host_setup_made(void **state);
+int host_setup(void **state);
+int host_teardown(void **state);
+
 void host_faults(struct host *host, const char *rules);
 long host_counter(struct host *host, const char *name);
 size_t host_sessions(struct host *host);
@@ -56,6 +61,8 @@ void host_start(struct host *host, const char *task, const char *body, char ret_
 /* Waits for the record to be terminal, or to have a status. */
 void host_finish(struct host *host, const char *id);
 void host_until(struct host *host, const char *id, const char *status);
+/* One from its start to its end, with a legal history. */
+void host_run(struct host *host, const char *task, const char *body, char ret_id[IDENT_ID_MAX + 1]);
 /* Until check(arg) holds, looking again now and then. */
 void host_wait(struct host *host, bool (*check)(void *arg), void *arg);
 

@@ -10,35 +10,6 @@
 
 static struct host host;
 
-static int make(void **state)
-{
-	(void)state;
-	host_make(&host, "process");
-	return 0;
-}
-
-static int up(void **state)
-{
-	make(state);
-	host_up(&host);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	host_down(&host, 0);
-	host_end(&host);
-	return 0;
-}
-
-static void run(const char *task, const char *body, char id[IDENT_ID_MAX + 1])
-{
-	host_start(&host, task, body, id);
-	host_finish(&host, id);
-	host_check_history(&host, id);
-}
-
 static bool cancel(const char *id)
 {
 	struct err err = {0};
@@ -69,7 +40,7 @@ static bool file_exists(void *arg)
 	bool there;
 
 	snprintf(body, sizeof(body), "test -e %s", file->path);
-	run(file->task, body, id);
+	host_run(&host, file->task, body, id);
 	code = host_get(&host, id, "result.exit_code");
 	there = strcmp(code, "0") == 0;
 	free(code);
@@ -87,7 +58,7 @@ static void a_running_command_is_stopped(void **state)
 	char id[IDENT_ID_MAX + 1], other[IDENT_ID_MAX + 1];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_start(&host, "t",
 		   "trap '' TERM; setsid sh -c 'trap \"\" TERM; touch started; while :; do echo x >> late; sleep 0.02; "
 		   "done' & "
@@ -97,7 +68,7 @@ static void a_running_command_is_stopped(void **state)
 	assert_false(cancel(id));
 	expect_cancelled(id);
 	assert_true(cancel(id)); /* terminal: unchanged */
-	run("t", "a=$(wc -c < late); sleep 0.2; test $a -eq $(wc -c < late) && echo gone", other);
+	host_run(&host, "t", "a=$(wc -c < late); sleep 0.2; test $a -eq $(wc -c < late) && echo gone", other);
 	host_expect_output(&host, other, 1, "gone\n");
 	assert_int_equal(host_sessions(&host), 1);
 }
@@ -107,7 +78,7 @@ static void a_waiting_command_is_cancelled_at_once(void **state)
 	char running[IDENT_ID_MAX + 1], behind[IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_start(&host, "t", "sleep 1000", running);
 	host_until(&host, running, "running");
 	host_start(&host, "t", "touch never", behind);
@@ -116,13 +87,13 @@ static void a_waiting_command_is_cancelled_at_once(void **state)
 	expect_cancelled(behind);
 	cancel(running);
 	expect_cancelled(running);
-	run("t", "ls", id);
+	host_run(&host, "t", "ls", id);
 	host_expect_output(&host, id, 1, "");
 }
 
 static int up_one_at_a_time(void **state)
 {
-	make(state);
+	host_setup_made(state);
 	host.conf.task_concurrency = 1;
 	host_up(&host);
 	return 0;
@@ -130,7 +101,7 @@ static int up_one_at_a_time(void **state)
 
 static int up_slow_start(void **state)
 {
-	make(state);
+	host_setup_made(state);
 	host.settings[4] = (struct conf_pair){
 		.key = (char *)(uintptr_t) "ready_delay", .value = (char *)(uintptr_t) "700ms", .where = host.dir};
 	host.target.setting_count = 5;
@@ -147,7 +118,7 @@ static void a_command_that_waits_for_its_session_is_cancelled(void **state)
 	host_until(&host, id, "claimed");
 	cancel(id);
 	expect_cancelled(id);
-	run("t", "ls", next);
+	host_run(&host, "t", "ls", next);
 	host_expect_output(&host, next, 1, "");
 	assert_int_equal(host_sessions(&host), 1);
 }
@@ -165,7 +136,7 @@ static void many_first_commands_share_one_session(void **state)
 		host_expect(&host, ids[i], "result.exit_code", "0");
 		host_check_history(&host, ids[i]);
 	}
-	run("t", "wc -l < ran", ids[0]);
+	host_run(&host, "t", "wc -l < ran", ids[0]);
 	host_expect_output(&host, ids[0], 1, "64\n");
 	assert_int_equal(host_counter(&host, "created"), 1);
 }
@@ -220,7 +191,7 @@ static void cancels_at_random_instants_are_legal(void **state)
 	char id[IDENT_ID_MAX + 1];
 
 	(void)state;
-	run("t0", "true", id);
+	host_run(&host, "t0", "true", id);
 	for (unsigned i = 0; i < THREADS; i++) {
 		cancellers[i] = (struct canceller){.number = i};
 		pthread_create(&threads[i], NULL, canceller_main, &cancellers[i]);
@@ -264,7 +235,7 @@ static void a_forced_teardown_cancels_everything(void **state)
 	char running[IDENT_ID_MAX + 1], behind[IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_start(&host, "t", "sleep 1000", running);
 	host_until(&host, running, "running");
 	host_start(&host, "t", "true", behind);
@@ -279,7 +250,7 @@ static void a_forced_teardown_cancels_everything(void **state)
 	host_check_history(&host, behind);
 	assert_int_equal(host_sessions(&host), 0);
 	host_expect_output(&host, id, 1, ""); /* U7 */
-	run("t", "true", id);		      /* the next incarnation */
+	host_run(&host, "t", "true", id);		      /* the next incarnation */
 	host_expect(&host, id, "result.exit_code", "0");
 }
 
@@ -288,7 +259,7 @@ static void a_plain_teardown_waits_for_what_runs(void **state)
 	char running[IDENT_ID_MAX + 1], behind[IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_start(&host, "t", "sleep 0.3; exit 5", running);
 	host_until(&host, running, "running");
 	host_start(&host, "t", "true", behind);
@@ -308,16 +279,16 @@ static void a_cut_stream_is_continued(void **state)
 	char id[IDENT_ID_MAX + 1], rule[64];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	for (unsigned i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
 		snprintf(rule, sizeof(rule), "execute nth=1 cut=%u\n", cuts[i]);
 		host_faults(&host, rule);
-		run("t", "printf 0123456789; echo x >> ran", id);
+		host_run(&host, "t", "printf 0123456789; echo x >> ran", id);
 		host_expect(&host, id, "result.exit_code", "0");
 		host_expect_output(&host, id, 1, "0123456789");
 	}
 	host_faults(&host, "execute cut=5\nreattach code=UNKNOWN\n");
-	run("t", "printf 0123456789; echo x >> ran", id);
+	host_run(&host, "t", "printf 0123456789; echo x >> ran", id);
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "ending.kind", "unknown");
 	host_expect(&host, id, "result.exit_code", "");
@@ -331,7 +302,7 @@ static void a_deaf_executor_is_waited_for(void **state)
 
 	(void)state;
 	host_faults(&host, "await_ready ready_early=400ms\n");
-	run("t", "echo hi", id);
+	host_run(&host, "t", "echo hi", id);
 	host_expect(&host, id, "result.exit_code", "0");
 	host_expect_output(&host, id, 1, "hi\n");
 	host_expect(&host, id, "attempt", "1");
@@ -343,15 +314,15 @@ static void a_vanished_session_ends_its_command_only(void **state)
 	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1], *first, *second;
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	first = host_get(&host, id, "incarnation");
 	host_faults(&host, "execute nth=1 vanish\n");
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "session_lost");
 	host_expect(&host, id, "ending.kind", "session_lost");
 	host_faults(&host, "");
-	run("t", "echo again", next);
+	host_run(&host, "t", "echo again", next);
 	second = host_get(&host, next, "incarnation");
 	host_expect_output(&host, next, 1, "again\n");
 	assert_string_not_equal(first, second);
@@ -364,13 +335,13 @@ static void unproven_quiescence_is_never_reused(void **state)
 	char id[IDENT_ID_MAX + 1], *first, *second;
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	first = host_get(&host, id, "incarnation");
 	host_faults(&host, "execute nth=1 quiescent=no\n");
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_expect(&host, id, "status", "completed");
 	host_faults(&host, "");
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	second = host_get(&host, id, "incarnation");
 	assert_string_not_equal(first, second);
 	assert_int_equal(host_counter(&host, "send_signal"), 1);
@@ -384,7 +355,7 @@ static void gaps_are_told(void **state)
 
 	(void)state;
 	host_faults(&host, "execute nth=1 gap=0-5\n");
-	run("t", "printf 0123456789", id);
+	host_run(&host, "t", "printf 0123456789", id);
 	host_expect_output(&host, id, 1, "56789");
 	lost = host_get(&host, id, "output_lost");
 	if (!strstr(lost, "\"stream\": \"stdout\", \"from\": 0, \"to\": 5"))
@@ -398,24 +369,25 @@ static void a_provisioning_failure_gives_its_reason(void **state)
 
 	(void)state;
 	host_faults(&host, "await_ready code=INVALID reason=image_pull\n");
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "image_pull");
 	host_expect(&host, id, "result", "");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+#define TEST(name) cmocka_unit_test_prestate_setup_teardown(name, host_setup, host_teardown, &host)
+#define TEST_OWN(name, setup) cmocka_unit_test_prestate_setup_teardown(name, setup, host_teardown, &host)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_running_command_is_stopped),
-		cmocka_unit_test_setup_teardown(a_waiting_command_is_cancelled_at_once, up_one_at_a_time, down),
-		cmocka_unit_test_setup_teardown(a_command_that_waits_for_its_session_is_cancelled, up_slow_start, down),
+		TEST_OWN(a_waiting_command_is_cancelled_at_once, up_one_at_a_time),
+		TEST_OWN(a_command_that_waits_for_its_session_is_cancelled, up_slow_start),
 		TEST(many_first_commands_share_one_session),
 		TEST(cancels_at_random_instants_are_legal),
-		cmocka_unit_test_setup_teardown(a_forced_teardown_cancels_everything, up_one_at_a_time, down),
-		cmocka_unit_test_setup_teardown(a_plain_teardown_waits_for_what_runs, up_one_at_a_time, down),
+		TEST_OWN(a_forced_teardown_cancels_everything, up_one_at_a_time),
+		TEST_OWN(a_plain_teardown_waits_for_what_runs, up_one_at_a_time),
 		TEST(a_cut_stream_is_continued),
 		TEST(a_deaf_executor_is_waited_for),
 		TEST(a_vanished_session_ends_its_command_only),

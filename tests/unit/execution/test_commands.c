@@ -9,34 +9,11 @@
 
 static struct host host;
 
-static int up(void **state)
-{
-	(void)state;
-	host_make(&host, "process");
-	host_up(&host);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	host_down(&host, 0);
-	host_end(&host);
-	return 0;
-}
-
-static void run(const char *task, const char *body, char id[IDENT_ID_MAX + 1])
-{
-	host_start(&host, task, body, id);
-	host_finish(&host, id);
-	host_check_history(&host, id);
-}
-
 static void a_command_runs_and_is_recorded(void **state)
 {
 	char id[IDENT_ID_MAX + 1], kinds[256];
 	(void)state;
-	run("t", "echo hi; echo err >&2; exit 3", id);
+	host_run(&host, "t", "echo hi; echo err >&2; exit 3", id);
 	host_expect(&host, id, "status", "completed");
 	host_expect(&host, id, "result.exit_code", "3");
 	host_expect(&host, id, "ending.kind", "exit");
@@ -47,7 +24,7 @@ static void a_command_runs_and_is_recorded(void **state)
 	host_expect_output(&host, id, 1, "hi\n");
 	host_expect_output(&host, id, 2, "err\n");
 	/* The second one finds a session: everything up to started is one step. */
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_kinds(&host, id, kinds, sizeof(kinds));
 	assert_string_equal(kinds, "requested claimed started completed");
 	host_expect(&host, id, "revision", "4");
@@ -70,7 +47,7 @@ static void endings_are_told_apart(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		run("t", cases[i].body, id);
+		host_run(&host, "t", cases[i].body, id);
 		host_expect(&host, id, "status", "completed");
 		host_expect(&host, id, "ending.kind", cases[i].kind);
 		host_expect(&host, id, "result.exit_code", cases[i].code);
@@ -90,7 +67,7 @@ static void large_outputs_are_stored_whole(void **state)
 	size_t len;
 
 	(void)state;
-	run("t", "head -c 3000000 /dev/zero | tr '\\0' a; yes '' | head -n 100000 >&2", id);
+	host_run(&host, "t", "head -c 3000000 /dev/zero | tr '\\0' a; yes '' | head -n 100000 >&2", id);
 	out = host_output(&host, id, 1, &len);
 	assert_int_equal(len, 3000000);
 	secret_sha256_hex(out, len, digest);
@@ -138,7 +115,7 @@ static void environments_come_from_a_file(void **state)
 	char id[IDENT_ID_MAX + 1], body[128];
 
 	(void)state;
-	run("t", "printf 'A=a  $(id)\\nb\\0B=\\377\\0' > env", id);
+	host_run(&host, "t", "printf 'A=a  $(id)\\nb\\0B=\\377\\0' > env", id);
 	in.env_ref = "env";
 	assert_int_equal(host_create(&host, &in, id), 0);
 	host_finish(&host, id);
@@ -146,7 +123,7 @@ static void environments_come_from_a_file(void **state)
 	host_expect_output(&host, id, 1, "a  $(id)\nb|\377");
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		snprintf(body, sizeof(body), "printf '%s' > env", bad[i]);
-		run("t", body, id);
+		host_run(&host, "t", body, id);
 		assert_int_equal(host_create(&host, &in, id), 0);
 		host_finish(&host, id);
 		host_expect(&host, id, "status", "failed");
@@ -156,7 +133,7 @@ static void environments_come_from_a_file(void **state)
 	assert_int_equal(host_create(&host, &in, id), 0);
 	host_finish(&host, id);
 	host_expect(&host, id, "reason", "env_ref");
-	run("t", "ls x 2>/dev/null | wc -l", id);
+	host_run(&host, "t", "ls x 2>/dev/null | wc -l", id);
 	host_expect_output(&host, id, 1, "0\n");
 }
 
@@ -167,7 +144,7 @@ static void standard_input_comes_from_a_file(void **state)
 	size_t len;
 
 	(void)state;
-	run("t", "head -c 2000000 /dev/urandom > in; sha256sum < in | cut -d' ' -f1", id);
+	host_run(&host, "t", "head -c 2000000 /dev/urandom > in; sha256sum < in | cut -d' ' -f1", id);
 	out = host_output(&host, id, 1, &len);
 	in.stdin_ref = "in";
 	assert_int_equal(host_create(&host, &in, id), 0);
@@ -179,7 +156,7 @@ static void standard_input_comes_from_a_file(void **state)
 	host_finish(&host, id);
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "stdin_ref");
-	run("t", "cat; read x; echo \"[$x]\"", id); /* C3 */
+	host_run(&host, "t", "cat; read x; echo \"[$x]\"", id); /* C3 */
 	host_expect_output(&host, id, 1, "[]\n");
 }
 
@@ -196,7 +173,7 @@ static void a_bad_cwd_is_named(void **state)
 	host_expect(&host, id, "status", "failed");
 	host_expect(&host, id, "reason", "cwd");
 	host_expect(&host, id, "result", "");
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_expect(&host, id, "result.exit_code", "0");
 	assert_int_equal(host_sessions(&host), 1);
 }
@@ -212,7 +189,7 @@ static void descendants_may_stay_when_asked(void **state)
 	host_finish(&host, id);
 	host_expect(&host, id, "result.exit_code", "0");
 	host_expect(&host, id, "survivors", "1");
-	run("t", "kill -0 $(cat pid) && echo alive", id);
+	host_run(&host, "t", "kill -0 $(cat pid) && echo alive", id);
 	host_expect_output(&host, id, 1, "alive\n");
 	assert_int_equal(host_sessions(&host), 1);
 }
@@ -238,7 +215,7 @@ static void a_key_gives_the_same_record(void **state)
 	assert_int_equal(execution_create(host.e, &in, b, &replayed, NULL), 0);
 	assert_false(replayed); /* another task, another scope */
 	host_finish(&host, b);
-	run("t", "cat ran", b);
+	host_run(&host, "t", "cat ran", b);
 	host_expect_output(&host, b, 1, "once\n");
 }
 
@@ -298,7 +275,7 @@ static void lists_are_newest_first(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 5; i++)
-		run(i % 2 ? "odd" : "even", i == 4 ? "kill -9 $$" : "true", ids[i]);
+		host_run(&host, i % 2 ? "odd" : "even", i == 4 ? "kill -9 $$" : "true", ids[i]);
 	assert_int_equal(list(NULL, NULL, NULL, 0, first, &next), 5);
 	assert_string_equal(first, ids[4]);
 	assert_null(next);
@@ -329,13 +306,13 @@ static void previews_say_what_they_leave_out(void **state)
 	struct buf buf;
 
 	(void)state;
-	run("t", "printf 0123456789; printf '\\377\\000x' >&2", id);
+	host_run(&host, "t", "printf 0123456789; printf '\\377\\000x' >&2", id);
 	buf_init(&buf, 1 << 20);
 	assert_int_equal(execution_render(host.e, id, 4, &buf, NULL, NULL), 0);
 	assert_int_equal(json_parse(buf.ptr, buf.len, &json, NULL),
 			 ERR_INVALID_REQUEST); /* the NUL is told as \u0000 */
 	buf_clear(&buf);
-	run("t", "printf 0123456789; printf '\\377x' >&2", id);
+	host_run(&host, "t", "printf 0123456789; printf '\\377x' >&2", id);
 	assert_int_equal(execution_render(host.e, id, 4, &buf, NULL, NULL), 0);
 	assert_int_equal(json_parse(buf.ptr, buf.len, &json, NULL), 0);
 	assert_true(json_object_object_get_ex(json, "preview", &preview));
@@ -371,7 +348,7 @@ static void previews_cut_no_character(void **state)
 	buf_init(&buf, 1 << 20);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		snprintf(script, sizeof(script), "printf '%s'", rows[i].text);
-		run("t", script, id);
+		host_run(&host, "t", script, id);
 		buf_clear(&buf);
 		assert_int_equal(execution_render(host.e, id, rows[i].preview, &buf, NULL, NULL), 0);
 		assert_non_null(strstr(buf.ptr, rows[i].stdout_text));
@@ -419,7 +396,7 @@ static void unknown_ids_are_not_found(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+#define TEST(name) cmocka_unit_test_prestate_setup_teardown(name, host_setup, host_teardown, &host)
 
 int main(void)
 {

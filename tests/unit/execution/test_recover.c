@@ -12,35 +12,6 @@
 
 static struct host host;
 
-static int make(void **state)
-{
-	(void)state;
-	host_make(&host, "process");
-	return 0;
-}
-
-static int up(void **state)
-{
-	make(state);
-	host_up(&host);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	host_down(&host, 0);
-	host_end(&host);
-	return 0;
-}
-
-static void run(const char *task, const char *body, char id[IDENT_ID_MAX + 1])
-{
-	host_start(&host, task, body, id);
-	host_finish(&host, id);
-	host_check_history(&host, id);
-}
-
 /* A file that a command makes in the host's folder. */
 static bool outside(void *arg)
 {
@@ -63,7 +34,7 @@ static void a_running_command_survives_a_crash(void **state)
 	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1], kinds[256], path[128], expected[512] = "";
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	start_counted("t", "i=0; while [ $i -lt 30 ]; do echo $i; i=$((i+1)); sleep 0.02; done; exit 9", id, path);
 	host_crash(&host);
 	host_up(&host);
@@ -77,7 +48,7 @@ static void a_running_command_survives_a_crash(void **state)
 	host_kinds(&host, id, kinds, sizeof(kinds));
 	assert_string_equal(kinds, "requested claimed started claimed completed");
 	host_check_history(&host, id);
-	run("t", "cat ran", next);
+	host_run(&host, "t", "cat ran", next);
 	host_expect_output(&host, next, 1, "x\n");
 	assert_int_equal(host_sessions(&host), 1);
 }
@@ -87,14 +58,14 @@ static void a_stop_leaves_running_commands_running(void **state)
 	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1], path[128];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	start_counted("t", "sleep 0.5; echo end; exit 4", id, path);
 	host_down(&host, 0);
 	host_up(&host);
 	host_finish(&host, id);
 	host_expect(&host, id, "result.exit_code", "4");
 	host_expect_output(&host, id, 1, "end\n");
-	run("t", "cat ran", next);
+	host_run(&host, "t", "cat ran", next);
 	host_expect_output(&host, next, 1, "x\n");
 }
 
@@ -103,7 +74,7 @@ static void a_stop_with_time_lets_them_end(void **state)
 	char id[IDENT_ID_MAX + 1], path[128];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	start_counted("t", "sleep 0.2; exit 4", id, path);
 	host_down(&host, 10000);
 	host_up(&host);
@@ -116,7 +87,7 @@ static void a_command_that_ended_unseen_is_found(void **state)
 	char id[IDENT_ID_MAX + 1], path[128], late[128], more[256];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	snprintf(late, sizeof(late), "%s/late", host.dir);
 	snprintf(more, sizeof(more), "sleep 0.2; echo end; (sleep 0.1; touch %s) & exit 6", late);
 	start_counted("t", more, id, path);
@@ -134,7 +105,7 @@ static void a_session_lost_meanwhile_is_told(void **state)
 	char id[IDENT_ID_MAX + 1], path[128], *took;
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	start_counted("t", "sleep 1000", id, path);
 	host_crash(&host);
 	host_faults(&host, "reattach nth=1 vanish\n");
@@ -148,7 +119,7 @@ static void a_session_lost_meanwhile_is_told(void **state)
 	free(took);
 	host_check_history(&host, id);
 	host_faults(&host, "");
-	run("t", "echo next", id);
+	host_run(&host, "t", "echo next", id);
 	host_expect_output(&host, id, 1, "next\n");
 }
 
@@ -158,7 +129,7 @@ static void a_command_that_never_started_runs_now(void **state)
 	char id[IDENT_ID_MAX + 1], next[IDENT_ID_MAX + 1], kinds[256];
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_faults(&host, "execute hang\n");
 	host_start(&host, "t", "echo x >> ran; echo out", id);
 	host_until(&host, id, "running");
@@ -171,7 +142,7 @@ static void a_command_that_never_started_runs_now(void **state)
 	host_kinds(&host, id, kinds, sizeof(kinds));
 	assert_string_equal(kinds, "requested claimed started claimed started completed");
 	host_check_history(&host, id);
-	run("t", "cat ran", next);
+	host_run(&host, "t", "cat ran", next);
 	host_expect_output(&host, next, 1, "x\n");
 }
 
@@ -205,7 +176,7 @@ static void a_cancel_survives_a_crash(void **state)
 	bool done;
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	start_counted("t", "sleep 1000", running, path);
 	host_faults(&host, "reattach from=1 count=1000000 code=UNAVAILABLE\n");
 	host_crash(&host);
@@ -324,9 +295,9 @@ static void garbage_becomes_dead_letters(void **state)
 	size_t count = GARBAGE + 1;
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	put_garbage();
-	run("t", "echo moves", id);
+	host_run(&host, "t", "echo moves", id);
 	host_expect_output(&host, id, 1, "moves\n");
 	host_wait(&host, all_buried, &count);
 	put_garbage();
@@ -334,7 +305,7 @@ static void garbage_becomes_dead_letters(void **state)
 	host_up(&host);
 	count *= 2;
 	host_wait(&host, all_buried, &count);
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 }
 
 /* An open execution that this process does not know, as another one would leave it, and the letter that asks for it. */
@@ -404,12 +375,12 @@ static void a_requeued_letter_is_read_at_once(void **state)
 	buf_fini(&buf);
 	assert_int_equal(execution_dead_requeue(host.e, seq, &err), 0);
 	snprintf(more, sizeof(more), "touch %s/go", host.dir);
-	run("other", more, first);
+	host_run(&host, "other", more, first);
 	host_finish(&host, id);
 	host_finish(&host, copy);
 	host_expect(&host, copy, "status", "completed");
 	assert_int_equal(host_stream(&host, STREAM_DEAD), 0);
-	run("t", "cat ran", id);
+	host_run(&host, "t", "cat ran", id);
 	host_expect_output(&host, id, 1, "x\nx\nx\n");
 }
 
@@ -449,7 +420,7 @@ static void a_corrupt_record_leaves_the_others_alone(void **state)
 	size_t count = 1;
 
 	(void)state;
-	run("t", "echo good", good);
+	host_run(&host, "t", "echo good", good);
 	host_faults(&host, "await_ready hang\n");
 	host_start(&host, "u", "echo bad", bad);
 	host_until(&host, bad, "claimed");
@@ -497,7 +468,7 @@ static void a_claim_without_a_record_is_buried_once(void **state)
 	pthread_t threads[3];
 
 	(void)state;
-	run("t", "true", good);
+	host_run(&host, "t", "true", good);
 	for (unsigned i = 0; i < CLAIMS; i++) {
 		claim_id(i, id);
 		put(&(struct put){.table = STORE_CLAIM, .key = id, .doc = "{}"});
@@ -623,11 +594,11 @@ static void the_queue_has_a_deadline(void **state)
 {
 	char running[IDENT_ID_MAX + 1], behind[IDENT_ID_MAX + 1], id[IDENT_ID_MAX + 1];
 
-	make(state);
+	(void)state;
 	host.conf.task_concurrency = 1;
 	host.conf.exec_queue_ms = 300;
 	host_up(&host);
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_start(&host, "t", "sleep 1; exit 3", running);
 	host_until(&host, running, "running");
 	host_start(&host, "t", "touch never", behind);
@@ -637,9 +608,8 @@ static void the_queue_has_a_deadline(void **state)
 	host_check_history(&host, behind);
 	host_finish(&host, running);
 	host_expect(&host, running, "result.exit_code", "3");
-	run("t", "ls", id);
+	host_run(&host, "t", "ls", id);
 	host_expect_output(&host, id, 1, "");
-	down(state);
 }
 
 static void capacity_is_waited_for_and_then_told(void **state)
@@ -649,11 +619,11 @@ static void capacity_is_waited_for_and_then_told(void **state)
 	char *retry;
 	bool gone;
 
-	make(state);
+	(void)state;
 	host.conf.exec_queue_ms = 1500;
 	host.target.max_sessions = 1;
 	host_up(&host);
-	run("a", "true", id);
+	host_run(&host, "a", "true", id);
 	host_start(&host, "b", "echo hi", id);
 	host_finish(&host, id);
 	host_expect(&host, id, "status", "failed");
@@ -668,7 +638,6 @@ static void capacity_is_waited_for_and_then_told(void **state)
 	assert_int_equal(session_teardown(host.sessions, &ident, true, clock_after_ms(WAIT_MS), &gone, NULL), 0);
 	host_finish(&host, later);
 	host_expect(&host, later, "status", "completed");
-	down(state);
 }
 
 /* A run is a moment longer there than its record is open. */
@@ -687,14 +656,14 @@ static void a_full_queue_is_refused(void **state)
 	struct execution_create in;
 	unsigned refused = 0;
 
-	make(state);
+	(void)state;
 	snprintf(gate, sizeof(gate), "%s/gate", host.dir);
 	snprintf(body, sizeof(body), "until [ -e %s ]; do sleep 0.02; done", gate);
 	in = host_request("t", body);
 	host.conf.runner_concurrency = 2;
 	host.conf.queue_max = 2;
 	host_up(&host);
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	host_wait(&host, none_runs, NULL);
 	for (unsigned i = 0; i < 6; i++)
 		refused += host_create(&host, &in, ids[i - refused]) == ERR_QUEUE_FULL;
@@ -704,7 +673,6 @@ static void a_full_queue_is_refused(void **state)
 		host_finish(&host, ids[i]);
 		host_expect(&host, ids[i], "status", "completed");
 	}
-	down(state);
 }
 
 /* An object store that is away for a moment, and a store step that fails, only delay the end. */
@@ -714,7 +682,7 @@ static void outputs_of_a_crashed_host_are_not_half_there(void **state)
 	size_t len;
 
 	(void)state;
-	run("t", "true", id);
+	host_run(&host, "t", "true", id);
 	start_counted("t", "head -c 200000 /dev/zero | tr '\\0' q; sleep 0.3; head -c 200000 /dev/zero | tr '\\0' r",
 		      id, path);
 	host_crash(&host);
@@ -728,7 +696,8 @@ static void outputs_of_a_crashed_host_are_not_half_there(void **state)
 	host_check_history(&host, id);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+#define TEST(name) cmocka_unit_test_prestate_setup_teardown(name, host_setup, host_teardown, &host)
+#define TEST_OWN(name, setup) cmocka_unit_test_prestate_setup_teardown(name, setup, host_teardown, &host)
 
 int main(void)
 {
@@ -747,11 +716,11 @@ int main(void)
 		TEST(a_claim_without_a_record_is_buried_once),
 		TEST(a_lost_message_is_made_up_for),
 		TEST(outputs_of_a_crashed_host_are_not_half_there),
-		cmocka_unit_test_setup_teardown(a_requeued_letter_is_read_at_once, make, down),
+		TEST_OWN(a_requeued_letter_is_read_at_once, host_setup_made),
 		TEST(one_that_waits_behind_many_that_ended_is_found),
-		cmocka_unit_test(the_queue_has_a_deadline),
-		cmocka_unit_test(capacity_is_waited_for_and_then_told),
-		cmocka_unit_test(a_full_queue_is_refused),
+		TEST_OWN(the_queue_has_a_deadline, host_setup_made),
+		TEST_OWN(capacity_is_waited_for_and_then_told, host_setup_made),
+		TEST_OWN(a_full_queue_is_refused, host_setup_made),
 	};
 
 	cmocka_set_test_filter(getenv("TEST_FILTER"));

@@ -13,22 +13,6 @@
 
 static struct host host;
 
-static int up(void **state)
-{
-	(void)state;
-	host_make(&host, "process");
-	host_up(&host);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	host_down(&host, 0);
-	host_end(&host);
-	return 0;
-}
-
 /* ---- waiting ---- */
 
 /* A run in the hands of this thread, as a worker has one that a former process left. */
@@ -515,7 +499,7 @@ static void a_proof_of_an_attempt_starts_no_later_one(void **state)
 	host_expect_output(&host, next, 1, "x\n");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, up, down)
+#define TEST(name) cmocka_unit_test_prestate_setup_teardown(name, host_setup, host_teardown, &host)
 
 int main(void)
 {

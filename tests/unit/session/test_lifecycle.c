@@ -13,29 +13,6 @@
 
 static struct world w;
 
-static int make(void **state)
-{
-	(void)state;
-	world_make(&w);
-	return 0;
-}
-
-static int up(void **state)
-{
-	make(state);
-	world_up(&w);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	if (w.s)
-		world_down(&w, 5000);
-	world_end(&w);
-	return 0;
-}
-
 static struct session_hold *take(const char *task, const char *op_id)
 {
 	struct session_hold *hold = NULL;
@@ -751,8 +728,8 @@ static void a_stop_answers_who_waits_and_the_next_process_goes_on(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
-#define TEST_OWN(fn) cmocka_unit_test_setup_teardown(fn, make, down)
+#define TEST(fn) cmocka_unit_test_prestate_setup_teardown(fn, world_setup, world_teardown, &w)
+#define TEST_OWN(fn) cmocka_unit_test_prestate_setup_teardown(fn, world_setup_made, world_teardown, &w)
 	const struct CMUnitTest tests[] = {
 		TEST_OWN(l1_a_renewed_lease_holds_and_an_unrenewed_one_ends),
 		TEST_OWN(a_begin_at_the_moment_of_expiry_is_safe),

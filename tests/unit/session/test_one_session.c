@@ -6,23 +6,6 @@
 
 static struct world w;
 
-static int up(void **state)
-{
-	(void)state;
-	world_make(&w);
-	world_up(&w);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	if (w.s)
-		world_down(&w, 5000);
-	world_end(&w);
-	return 0;
-}
-
 static void restart_with(void (*change)(void))
 {
 	world_down(&w, 5000);
@@ -483,7 +466,7 @@ static void max_sessions_is_a_limit_of_the_target(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
+#define TEST(fn) cmocka_unit_test_prestate_setup_teardown(fn, world_setup, world_teardown, &w)
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	const struct CMUnitTest tests[] = {

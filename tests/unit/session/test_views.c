@@ -29,14 +29,6 @@ static int up(void **state)
 	return 0;
 }
 
-static int down(void **state)
-{
-	(void)state;
-	world_down(&w, 5000);
-	world_end(&w);
-	return 0;
-}
-
 static int use_as(const char *workspace, const char *task, const char *region, struct err *err)
 {
 	struct session_begin begin = world_begin(task, "op_1");
@@ -246,7 +238,7 @@ static void l9_reading_never_renews(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
+#define TEST(fn) cmocka_unit_test_prestate_setup_teardown(fn, up, world_teardown, &w)
 	const struct CMUnitTest tests[] = {
 		TEST(regions_are_matched_exactly),
 		TEST(a_drained_target_takes_no_new_sessions),

@@ -12,22 +12,6 @@
 
 static struct world w;
 
-static int up(void **state)
-{
-	(void)state;
-	world_make(&w);
-	return 0;
-}
-
-static int down(void **state)
-{
-	(void)state;
-	if (w.s)
-		world_down(&w, 5000);
-	world_end(&w);
-	return 0;
-}
-
 /* ---- pure ---- */
 
 static void an_old_or_unfit_entry_is_not_given_out(void **state)
@@ -509,7 +493,7 @@ static void q1_a_session_that_was_made_ready_unheard_is_no_failure(void **state)
 
 int main(int argc, char **argv)
 {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, up, down)
+#define TEST(fn) cmocka_unit_test_prestate_setup_teardown(fn, world_setup_made, world_teardown, &w)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_old_or_unfit_entry_is_not_given_out),
 		cmocka_unit_test(a_pool_gives_way_to_a_crowd_and_not_for_ever),

@@ -137,6 +137,30 @@ static inline void world_end(struct world *w)
 	nftw(w->dir, world_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* The fixtures of a test whose initial state is the world: made; made and up; down, if it is up, and removed. */
+static inline int world_setup_made(void **state)
+{
+	world_make(*state);
+	return 0;
+}
+
+static inline int world_setup(void **state)
+{
+	world_make(*state);
+	world_up(*state);
+	return 0;
+}
+
+static inline int world_teardown(void **state)
+{
+	struct world *w = *state;
+
+	if (w->s)
+		world_down(w, 5000);
+	world_end(w);
+	return 0;
+}
+
 /* ---- the provider's side ---- */
 
 static inline void world_faults(struct world *w, const char *rules)
