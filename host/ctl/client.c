@@ -30,6 +30,7 @@ struct exchange {
 	const struct ctl_upload *upload;
 	const char *method;
 	bool begun;
+	bool named; /* the answer has its request's id, as each of berthd's */
 	bool failed; /* the local side stopped it */
 	bool silent;
 };
@@ -91,6 +92,8 @@ static size_t on_header(char *ptr, size_t size, size_t count, void *arg)
 		x->reply->size = strtoll(value, NULL, 10);
 	else if (header_value(ptr, size * count, "x-agentarea-file-mode:", value, sizeof(value)))
 		x->reply->mode = (unsigned)strtoul(value, NULL, 8) & 0777;
+	else if (header_value(ptr, size * count, "x-request-id:", value, sizeof(value)))
+		x->named = true;
 	return size * count;
 }
 
@@ -103,6 +106,12 @@ static void begin(struct exchange *x)
 		x->download->begun(x->download->arg, x->reply);
 }
 
+/* A silent one is judged by what it says. */
+static bool is_strange(const struct exchange *x, long status)
+{
+	return status / 100 == 2 && !x->named && !x->silent && !x->ctl->hurried;
+}
+
 /* Success bodies go to the sink, error bodies are kept to be explained. */
 static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 {
@@ -111,6 +120,8 @@ static size_t on_body(char *ptr, size_t size, size_t count, void *arg)
 
 	curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (x->download && status / 100 == 2) {
+		if (is_strange(x, status))
+			return 0;
 		begin(x);
 		x->failed = x->download->sink(x->download->arg, ptr, size * count) != 0;
 		return x->failed ? 0 : size * count;
@@ -277,12 +288,28 @@ static bool never_sent(CURLcode code)
 	       code == CURLE_SSL_CACERT_BADFILE || code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL;
 }
 
+static int say_strange(const struct ctl *ctl, const struct exchange *x)
+{
+	const char *type = NULL;
+	struct buf text;
+
+	curl_easy_getinfo(x->easy, CURLINFO_CONTENT_TYPE, &type);
+	buf_init(&text, 65536);
+	ctl_clean(&text, type ? type : "no type");
+	ctl_fail(CTL_ERROR, "%s: the answer is not berthd's (status %ld, %s)\n  --address or BERTH_ADDRESS says where berthd listens",
+		 ctl->address, x->reply->status, text.ptr ? text.ptr : "");
+	buf_fini(&text);
+	return CTL_ERROR;
+}
+
 static int outcome(struct ctl *ctl, struct exchange *x, CURLcode code)
 {
 	struct ctl_reply *reply = x->reply;
 
 	if (x->failed || (code && ctl_stopped()))
 		return CTL_ERROR; /* the local side said why */
+	if (is_strange(x, reply->status))
+		return say_strange(ctl, x);
 	if (x->reply->body.error == ERR_PAYLOAD_TOO_LARGE)
 		return ctl_fail(CTL_ERROR, "the answer is larger than %zu MiB; ask for less", REPLY_MAX / LIMIT_MIB);
 	if (code && !(x->upload && x->reply->status >= 400)) { /* an early refusal may break the upload */

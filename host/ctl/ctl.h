@@ -244,6 +244,7 @@ void ctl_waiting_tick(struct ctl *ctl);
 void ctl_waiting_end(struct ctl *ctl);
 /* Says what the task waits for since then, with the record's status where it is a command that waits; true when it said. */
 bool ctl_waiting_say(struct ctl *ctl, const char *task, const char *status, int64_t since_ns);
+bool ctl_is_end(const char *status);
 /* Waits for the terminal record; the caller puts it. */
 int ctl_wait_terminal(struct ctl *ctl, const char *id, struct json_object **ret);
 /* An outage while something is followed (outage.c): what takes a while is said, once, and tried for CTL_OUTAGE_MS in all. */

@@ -22,6 +22,7 @@ struct events {
 	char last[24];	  /* of the last one shown */
 	char kind[16];
 	bool seen;	  /* one was: then an outage is waited for */
+	bool ended;	  /* the last one there is was */
 	int64_t until_ns;
 };
 
@@ -51,6 +52,7 @@ static void show_status(struct events *e, struct json_object *json)
 	const char *status = ctl_text(json, "data.status");
 	struct buf line;
 
+	e->ended = ctl_is_end(status);
 	if (e->ctl->json) {
 		ctl_json_line(json);
 		return;
@@ -59,7 +61,7 @@ static void show_status(struct events *e, struct json_object *json)
 	ctl_clean(&line, ctl_text(json, "time"));
 	buf_puts(&line, "  ");
 	ctl_clean(&line, dot ? dot + 1 : type);
-	if (!strcmp(status, "completed") || !strcmp(status, "failed") || !strcmp(status, "cancelled"))
+	if (e->ended)
 		put_ending(e, ctl_text(json, "data.execution_id"), &line);
 	puts(line.ptr ? line.ptr : "");
 	fflush(stdout);
@@ -123,6 +125,31 @@ static int take(void *arg, const void *ptr, size_t len)
 	return e->line.error || e->data.error ? ctl_fail(CTL_ERROR, "an event is too large") : 0;
 }
 
+/* An answer that ended well and did not tell the end: the events are not kept any more, somebody between closed it, or it is no
+ * berthd's. The record knows. */
+static bool is_over(struct events *e, const char *id, int *ret_rc)
+{
+	struct ctl_reply reply;
+	struct buf path;
+	bool over = true;
+
+	ctl_execution_path(&path, id, "");
+	*ret_rc = ctl_call(e->ctl, "GET", path.ptr, NULL, &reply);
+	buf_fini(&path);
+	if (!*ret_rc && reply.status != 200)
+		*ret_rc = ctl_explain(e->ctl, &reply, id, ctl_no_execution(id));
+	else if (!*ret_rc && !*ctl_text(reply.json, "id"))
+		*ret_rc = ctl_not_berthd(e->ctl);
+	else if (!*ret_rc && ctl_is_end(ctl_text(reply.json, "status")))
+		fprintf(stderr, "berthctl: the events that are kept do not tell its end; berthctl show %s does\n", id);
+	else if (!*ret_rc && e->seen && clock_left_ms(e->until_ns))
+		over = false;
+	else if (!*ret_rc)
+		*ret_rc = ctl_fail(CTL_UNAVAILABLE, "its events ended before it did; try again");
+	ctl_reply_fini(&reply);
+	return over;
+}
+
 /* True when there is nothing more to come. */
 static bool once(struct events *e, const char *id, int *ret_rc)
 {
@@ -140,6 +167,8 @@ static bool once(struct events *e, const char *id, int *ret_rc)
 	       (!*ret_rc && (!ctl_comes_back(reply.status) || !e->seen || !clock_left_ms(e->until_ns)));
 	if (!*ret_rc && over && reply.status / 100 != 2)
 		*ret_rc = ctl_explain(e->ctl, &reply, id, ctl_no_execution(id));
+	if (!*ret_rc && over && reply.status / 100 == 2 && !e->ended)
+		over = is_over(e, id, ret_rc);
 	ctl_reply_fini(&reply);
 	buf_fini(&path);
 	buf_clear(&e->line);

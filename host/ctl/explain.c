@@ -105,7 +105,7 @@ static void explain_token(const struct ctl *ctl)
 
 int ctl_not_berthd(const struct ctl *ctl)
 {
-	return ctl_fail(CTL_ERROR, "%s: the answer is not berthd's", ctl->address);
+	return ctl_fail(CTL_ERROR, "%s: the answer is not berthd's\n  --address or BERTH_ADDRESS says where berthd listens", ctl->address);
 }
 
 int ctl_explain(const struct ctl *ctl, const struct ctl_reply *reply, const char *what, const char *hint)

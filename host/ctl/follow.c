@@ -298,10 +298,8 @@ void ctl_wait_running(struct ctl *ctl, const char *id, const char *task)
 
 /* ---- the end ---- */
 
-static bool is_terminal(struct json_object *record)
+bool ctl_is_end(const char *status)
 {
-	const char *status = ctl_text(record, "status");
-
 	return !strcmp(status, "completed") || !strcmp(status, "failed") || !strcmp(status, "cancelled");
 }
 
@@ -325,7 +323,7 @@ static bool look(struct ctl *ctl, const char *id, int64_t until_ns, int64_t *rev
 		*ret_rc = ctl_explain(ctl, &reply, id, ctl_no_execution(id));
 	else if (!*ctl_text(reply.json, "id"))
 		*ret_rc = ctl_not_berthd(ctl);
-	else if (is_terminal(reply.json))
+	else if (ctl_is_end(ctl_text(reply.json, "status")))
 		*ret = json_object_get(reply.json);
 	else {
 		*revision = ctl_number(reply.json, "revision", 0);

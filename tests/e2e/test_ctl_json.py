@@ -164,10 +164,12 @@ def test_a_nul_in_an_output_is_shown(make):
 class Other(http.server.BaseHTTPRequestHandler):
     """Answers everything with 200 and JSON that is not of this API."""
     text = b""
+    name = "X-Request-Id"  # of the header that each answer of berthd has
 
     def answer(self):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.send_response(200)
+        self.send_header(self.name, "req_1")
         self.send_header("Content-Length", str(len(self.text)))
         self.end_headers()
         self.wfile.write(self.text)
@@ -197,7 +199,14 @@ def test_an_answer_that_is_not_berthds_crashes_nothing(make):
     done = b.ctl("sessions", env=env)
     check(done.returncode == 1 and b"does not go on" in done.stderr, done)
     for Other.text in b"{}", b"<html>", b"":
-        for command, code in (("wait", 125), ("cancel", 1), ("show", 1), ("logs", 1), ("executions", 1), ("sessions", 1)):
-            done = b.ctl(command, *([NEVER] if command in ("wait", "cancel", "show", "logs") else []), env=env, timeout=120)
+        for command, code in (("wait", 125), ("cancel", 1), ("show", 1), ("logs", 1), ("events", 1), ("executions", 1), ("sessions", 1)):
+            done = b.ctl(command, *([NEVER] if command in ("wait", "cancel", "show", "logs", "events") else []), env=env, timeout=120)
             check(done.returncode == code and b"the answer is not berthd's" in done.stderr, command, Other.text, done)
+    # A server that is no berthd says so by its answers' heads, whatever is asked for.
+    Other.name = "X-Other"
+    for Other.text in b"{}", b"<html>", b"":
+        for command in lists + ones + (("rm", "t", "f"), ("mv", "t", "f", "g"), ("get", "t", "f", "-"), ("cat", "t", "f"), ("events", NEVER)):
+            done = b.ctl(*command, env=env)
+            check(done.returncode == 1 and not done.stdout and b"the answer is not berthd's (status 200" in done.stderr, command, Other.text, done)
+    Other.name = "X-Request-Id"
     server.shutdown()

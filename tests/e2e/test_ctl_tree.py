@@ -196,6 +196,7 @@ class Hostile(http.server.BaseHTTPRequestHandler):
 
     def answer(self, status, body, kind="application/json"):
         self.send_response(status)
+        self.send_header("X-Request-Id", "req_1")
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
