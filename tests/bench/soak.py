@@ -7,7 +7,6 @@ sandboxes; see counting.py. BERTH_SOAK_SECONDS changes the length.
 """
 
 import collections
-import contextlib
 import http.client
 import json
 import os

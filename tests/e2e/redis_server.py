@@ -4,7 +4,6 @@
 import contextlib
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -72,12 +71,6 @@ class RedisServer:
             stream = s.makefile("rb")
             read_answer(stream)
             yield (read_answer(stream)[2] for _ in iter(int, 1))
-
-    def freeze(self):
-        self.proc.send_signal(signal.SIGSTOP)
-
-    def thaw(self):
-        self.proc.send_signal(signal.SIGCONT)
 
     def kill(self):
         if self.proc is not None:

@@ -12,7 +12,6 @@ import signal
 import struct
 import subprocess
 import termios
-import threading
 import time
 
 import harness

@@ -14,7 +14,6 @@ from harness import BUILD, PATIENCE, check, equal, in_parallel, settled, wait_fo
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 from kube_fake import Kube  # noqa: E402
 from kube_fake.node import SCRIPTS  # noqa: E402
-from kube_fake.store import Refused  # noqa: E402,F401 - for the tests beside this file
 import kube_rules  # noqa: E402
 
 FAST = 'gc: { interval = "100ms"; };\n'

@@ -6,7 +6,8 @@ import re
 import time
 
 from harness import PATIENCE, check, equal, settled, wait_for
-from test_kubernetes import CLAIMS, FAST, Refused, apply, claims, clustered, count, on_scripts, task_pod
+from test_kubernetes import CLAIMS, FAST, apply, claims, clustered, count, on_scripts, task_pod
+from kube_fake.store import Refused
 
 SHORT = FAST + 'session: { scheduling = "2s"; starting = "2s"; };\n'
 LONG_ENOUGH_S = 2  # for twenty rounds of what must not happen

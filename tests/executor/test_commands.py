@@ -6,11 +6,10 @@ import hashlib
 import json
 import os
 import signal
-import struct
 import subprocess
 import time
 
-from client import MAX, PATIENCE, Connection, Cut, frame, frames_of, must, wait_for
+from client import PATIENCE, Connection, Cut, frames_of, must, wait_for
 
 
 def whole(conn, headers):

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-from client import BUILD, MAX, PROGRAM, SANITIZED, Connection, Cut, Executor, Skipped, frame, frames_of, must, wait_for
+from client import BUILD, Connection, Executor, Skipped, frames_of, must, wait_for
 
 BUSYBOX = "/bin/busybox"
 UNSHARE = ["unshare"] if os.geteuid() == 0 else ["unshare", "-r"]
