@@ -2,7 +2,7 @@
 /*
  * Writes an attempt's files and launches berth-supervise, which detaches itself: the launched process is reaped here
  * within moments. Entered by host threads with small stacks. Must never fork without exec, never write into an
- * attempt directory that it did not make, and never leave one behind that cannot start.
+ * attempt directory that it did not make, never leave one behind that cannot start, and never take one away that may.
  */
 #include "supervised_internal.h"
 
@@ -306,8 +306,12 @@ int32_t sup_start(struct sup_op *op, const struct berth_command *command)
 	if (err < 0)
 		return fail_storage(op, err, "make the attempt's directory");
 	rc = write_files(op, command);
-	if (rc == BERTH_OK)
+	if (rc == BERTH_OK) {
 		rc = launch_result(op, command->attempt, launch(op, command->attempt));
+		/* It may begin yet, with what it was given; forget removes that. */
+		if (rc == BERTH_UNKNOWN)
+			return rc;
+	}
 	if (rc) {
 		snprintf(name, sizeof(name), "%" PRIu32, command->attempt);
 		sup_op_drop_attempt(op, name);

@@ -3,6 +3,8 @@
 #include "sup_fixture.h"
 
 #include <berth/launcher.h>
+#include <errno.h>
+#include <sys/file.h>
 
 #define TOGETHER 12
 
@@ -223,6 +225,46 @@ static void a_stopped_helper_is_given_up(void **state)
 	assert_false(root_has(fx, "ran"));
 }
 
+/* A launcher that was given up while something holds the lock, as its disk may. */
+static int lose_launch(void *ctx, const char *dir, uint32_t attempt)
+{
+	int *lock = ctx;
+
+	(void)attempt;
+	*lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_int_equal(flock(*lock, LOCK_EX), 0);
+	return -EINTR;
+}
+
+/* It may be on its way still: what it starts is whole, and found. */
+static void a_start_that_is_not_known_keeps_its_files(void **state)
+{
+	struct fixture *fx = *state;
+	struct runner runner = {.fx = fx, .command = make_command("late", "echo late; exit 4")};
+	char dir[200];
+	const char *const argv[] = {fx->sup.helper, "run", "--dir", dir, "--attempt", "1", NULL};
+	int lock;
+
+	berth_launcher_free(fx->sup.launch_ctx);
+	fx->sup.launch = lose_launch;
+	fx->sup.launch_ctx = &lock;
+	fake_call_init(&runner.call);
+	assert_int_equal(berth_sup_execute(&fake_host, &runner.call, &fx->sup, &runner.command), BERTH_UNKNOWN);
+	fake_call_fini(&runner.call);
+	fx->sup.launch_ctx = NULL;
+	close(lock);
+	snprintf(dir, sizeof(dir), "%s/late", fx->run);
+	run_program(argv);
+	runner.resume = (struct berth_resume){
+		.struct_size = sizeof(runner.resume), .attempt = 1, .execution_id = fake_str("late")};
+	fake_call_init(&runner.call);
+	runner_main(&runner);
+	assert_int_equal(runner.rc, BERTH_OK);
+	assert_ending(&runner.call, BERTH_ENDING_EXIT, 4);
+	assert_stream(&runner.call, BERTH_STREAM_STDOUT, "late\n");
+	fake_call_fini(&runner.call);
+}
+
 static void its_end_ends_no_command(void **state)
 {
 	struct fixture *fx = *state;
@@ -309,6 +351,7 @@ int main(void)
 		TEST(a_stopped_launcher_is_replaced),
 		TEST(a_job_that_is_kept_is_lost),
 		TEST(a_stopped_helper_is_given_up),
+		TEST(a_start_that_is_not_known_keeps_its_files),
 		TEST(its_end_ends_no_command),
 		TEST(it_ends_with_its_process),
 		TEST(a_helper_that_is_not_there),
