@@ -15,10 +15,10 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "plugin/cursors.h"
 
 #define LIST_MS 300000
 #define LIST_ARENA (1024 * LIMIT_MIB)
-#define PAGES_MAX 1000000 /* a cursor that never ends is a plugin's defect */
 #define PAGE 256	  /* rows per snapshot */
 #define LONG_LIST 10000   /* sessions */
 
@@ -59,20 +59,21 @@ static int list_pages(struct listing *listing, struct err *err)
 {
 	const struct call_sink sink = {.session = take_listed, .arg = listing};
 	struct job *job = listing->job;
+	struct cursors cursors = {.count = 0};
 	char *cursor = arena_strdup(job->arena, "");
 	int r = cursor ? 0 : err_set(err, ERR_NOMEM, "no memory is left for a provider's list");
 
-	for (size_t pages = 0; r == 0 && cursor; pages++) {
+	while (r == 0 && cursor) {
 		struct call *call;
 		const char *next = NULL;
 
-		if (pages == PAGES_MAX)
-			return err_set(err, ERR_PROVIDER, "the provider's list does not end");
 		r = job_call(job, job->deadline_ns, &sink, op_list, cursor, &call, err);
-		if (r == 0)
+		if (r == 0) {
 			next = call_cursor(call);
-		cursor = next ? arena_strdup(job->arena, next) : NULL;
-		if (next && !cursor)
+			r = cursors_take(&cursors, next, err);
+		}
+		cursor = r == 0 && next ? arena_strdup(job->arena, next) : NULL;
+		if (r == 0 && next && !cursor)
 			r = err_set(err, ERR_NOMEM, "no memory is left for a provider's list");
 		job_done(job, call);
 	}

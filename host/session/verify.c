@@ -10,10 +10,9 @@
 #include "core/limits.h"
 #include "core/map.h"
 #include "plugin/call.h"
+#include "plugin/cursors.h"
 #include "session/session_private.h"
 #include "session/warm.h"
-
-#define PAGES_MAX 1000000 /* a cursor that never ends is a plugin's defect */
 
 /* What is known of one target. */
 struct known {
@@ -183,19 +182,23 @@ static int list_target(struct known *known, int64_t deadline_ns, struct err *err
 	const struct call_sink sink = {.session = take_session, .arg = known};
 	char *cursor = strdup("");
 	int r = cursor ? 0 : err_set(err, ERR_NOMEM, "no memory is left to verify");
-	size_t pages = 0;
+	struct cursors cursors = {.count = 0};
 
-	while (r == 0 && cursor && pages++ < PAGES_MAX) {
+	while (r == 0 && cursor) {
 		struct call *call = call_new((struct target *)(uintptr_t)known->target, deadline_ns, &sink);
 		const char *next = NULL;
 
 		if (call)
 			call_set_apart(call);
 		r = call ? call_list(call, cursor, err) : err_set(err, ERR_NOMEM, "no memory is left to verify");
-		if (r == 0)
+		if (r == 0) {
 			next = call_cursor(call);
+			r = cursors_take(&cursors, next, err);
+		}
 		free(cursor);
-		cursor = next ? strdup(next) : NULL;
+		cursor = r == 0 && next ? strdup(next) : NULL;
+		if (r == 0 && next && !cursor)
+			r = err_set(err, ERR_NOMEM, "no memory is left to verify");
 		call_free(call);
 	}
 	free(cursor);

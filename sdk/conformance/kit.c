@@ -16,7 +16,6 @@
 #include "fault.h"
 #include "plugin/loader.h"
 
-#define PAGES_MAX 10000
 
 static int count_entries(const char *path)
 {
@@ -247,13 +246,13 @@ static int sweep_pass(struct kit *kit, size_t *ret_alive, struct err *err)
 {
 	const char *cursor = NULL;
 	struct call *call = NULL;
-	int first = 0;
+	struct cursors cursors = {.count = 0};
+	int first = 0, rc;
 
 	*ret_alive = 0;
-	for (unsigned page = 0; page < PAGES_MAX; page++) {
+	do {
 		struct call *before = call;
 		struct err failed = {0};
-		int rc;
 
 		call = call_new(kit->target, clock_after_ms(kit_ms(kit, 60000)), NULL);
 		if (!call)
@@ -264,11 +263,9 @@ static int sweep_pass(struct kit *kit, size_t *ret_alive, struct err *err)
 		cursor = rc ? NULL : call_cursor(call);
 		if (!rc)
 			note_error(release_listed(kit, call, ret_alive, &failed), &failed, &first, err);
-		if (!cursor)
-			break;
-	}
-	if (cursor && !first)
-		first = err_set(err, ERR_INTERNAL, "list never ends");
+		rc = cursors_take(&cursors, cursor, &failed);
+		note_error(rc, &failed, &first, err);
+	} while (cursor && !rc);
 	call_free(call);
 	return first;
 }

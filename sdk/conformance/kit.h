@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/thread.h"
 #include "plugin/call.h"
+#include "plugin/cursors.h"
 #include "plugin/guard.h"
 #include "plugin/target.h"
 
@@ -177,7 +178,7 @@ const struct berth_session_info *session_among(const struct call *call, const ch
 /* The pages of list, one after another: zeroed for the first. False: after the last one, or it failed and so did the check. */
 struct pages {
 	struct call *call; /* of the page that is there */
-	unsigned count;
+	struct cursors cursors;
 	bool failed;
 };
 bool session_list(struct check *check, struct pages *pages);

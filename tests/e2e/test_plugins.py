@@ -196,6 +196,17 @@ def test_a_list_of_too_much_is_no_fault_of_the_plugin(make):
     equal(b.stop(), 0)
 
 
+def test_a_list_that_goes_round_is_left(make):
+    """Neither a sweep nor verify follows it for ever, and neither concludes anything; the other target is verified."""
+    b = with_zoo(make, "list-cycles").start()
+    b.run("t", "true")
+    targets = {t["name"]: t for t in b.request("POST", "/admin/verify").expect(200).json["targets"]}
+    check("does not end" in targets["list-cycles"]["error"], targets)
+    check("error" not in targets["mock"] and targets["mock"]["provider_sessions"] == 1, targets)
+    wait_for(lambda: [line for line in b.log().splitlines() if "could not be swept" in line and "does not end" in line], 60, "the sweep ends")
+    equal(b.stop(), 0)
+
+
 def admin_target(b, name):
     return {t["name"]: t for t in b.get("/admin/targets").expect(200).json["items"]}[name]
 

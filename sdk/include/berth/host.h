@@ -95,7 +95,7 @@ struct berth_host {
 	 * they are what lies in the session: emit_file and emit_change return INVALID then, the operation returns that, and
 	 * the caller is told that the folder is too large for one list. */
 	int32_t (*emit_session)(struct berth_call *call, const struct berth_session_info *info);
-	int32_t (*emit_cursor)(struct berth_call *call, const struct berth_str *cursor); /* list: more follows; not the given one */
+	int32_t (*emit_cursor)(struct berth_call *call, const struct berth_str *cursor); /* list: more follows; none twice */
 	int32_t (*emit_ending)(struct berth_call *call, const struct berth_ending *ending);
 	int32_t (*emit_file)(struct berth_call *call, const struct berth_file_info *info);
 	int32_t (*emit_change)(struct berth_call *call, const struct berth_change *change);
