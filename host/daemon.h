@@ -68,6 +68,12 @@ void reload(struct host *host);
  * against it; returns the exit code. */
 int check_conf(struct host *host, const char *target);
 
+/* overdue.c: by parts.c. From begin to end a stop that is not over by then ends the process, with 1, and the part it was at is
+ * named. */
+void overdue_begin(int64_t by_ns);
+void overdue_at(const char *part);
+void overdue_end(void);
+
 /* fail.c: by whoever ends the program. One sentence, "berthd: <place>: <why>", and the exit code of the error. */
 int fail(const char *place, const struct err *err);
 int fail_code(const struct err *err);

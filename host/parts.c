@@ -29,6 +29,7 @@
 #define TRY_MS 5000	     /* what a target has to say whether it takes its configuration */
 #define STUCK_MS 5000	     /* what a stop grants a layer that is stuck, and all of them past stop_grace */
 #define STUCK_LEAST_MS 500   /* the same, when the layers before have used it up */
+#define OVERDUE_MS 10000     /* past all that: a layer waits for what cannot be interrupted */
 /* Counted in /proc/self/fd with 60 commands at once: a silent one holds its provider's connection (host/net; two with the
  * mock provider, a FIFO and what wakes a cancel), and one more for each of its streams past the 32 KiB that are kept in
  * memory. The start asks for what each one needs. A stream that grows while none is left waits for one. */
@@ -335,16 +336,20 @@ void parts_free(struct host *host)
 {
 	bool back;
 
+	overdue_at("providers");
 	api_free(host->api);
 	/* A worker that is not back from its plugin, or a thread that waits for a store that went away, goes on with what is below. */
 	if (!executions_free(host->executions) || !sessions_free(host->sessions)) {
 		left_behind = host->conf;
+		overdue_end();
 		return;
 	}
 	back = !host->registry || registry_close(host->registry, layer_deadline(host));
 	watch_free(host->watch);
+	overdue_at("objects");
 	if (host->blobs)
 		blob_close(host->blobs);
+	overdue_end(); /* a large database may take its time */
 	seal_free(host->seal);
 	if (host->store)
 		store_close(host->store);
@@ -357,12 +362,16 @@ void parts_free(struct host *host)
 bool parts_stop(struct host *host)
 {
 	host->stop_by_ns = clock_after_ms(host->conf->stop_grace_ms + STUCK_MS);
+	overdue_begin(host->stop_by_ns + OVERDUE_MS * CLOCK_NS_PER_MS);
+	overdue_at("executions");
 	if (host->api)
 		api_refuse(host->api);
 	if (host->executions_run)
 		executions_stop(host->executions, host->stop_by_ns);
+	overdue_at("http");
 	if (host->api && !api_stop(host->api, layer_deadline(host)))
 		return false;
+	overdue_at("sessions");
 	if (host->sessions_run)
 		sessions_stop(host->sessions, layer_deadline(host));
 	log_batch_stop();

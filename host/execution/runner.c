@@ -279,7 +279,7 @@ void executions_stop(struct executions *e, int64_t deadline_ns)
 	fleet_stop(e);
 	leave_waiting(e);
 	if (!pool_stop(e->pool, deadline_ns))
-		log_error("a command's worker did not come back from the plugin");
+		log_error("a command's worker did not come back from its plugin, or from the objects");
 	e->stopped = true;
 }
 

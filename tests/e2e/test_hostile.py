@@ -5,6 +5,7 @@ damaged state, a full sandbox, a provider that fails every start, stops with stu
 import http.client
 import json
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -199,6 +200,37 @@ def test_a_stop_is_bounded_with_every_call_stuck(make):
     began = time.monotonic()
     b.stop()
     check(time.monotonic() - began < 13 * harness.PATIENCE, f"the stop took {time.monotonic() - began:.1f} s")
+
+
+# To be preloaded: a folder of objects that does not answer when it is put away.
+HANGS = r'''
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+int rmdir(const char *path)
+{
+	while (strstr(path, "/.staging/"))
+		pause();
+	return ((int (*)(const char *))dlsym(RTLD_NEXT, "rmdir"))(path);
+}
+'''
+
+
+def test_a_stop_does_not_wait_for_objects_that_do_not_answer(make):
+    if harness.SANITIZED or not shutil.which("cc"):
+        raise Skipped("the folder hangs by a preloaded library, which a compiler makes and sanitizers do not take")
+    b = make(conf=FAST + 'stop_grace = "200ms";\n')
+    library = b.dir / "hangs.so"
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-x", "c", "-o", library, "-"], input=HANGS, text=True, check=True)
+    b.env["LD_PRELOAD"] = str(library)
+    b.start()
+    b.sh("t", "true")
+    equal(b.stop(), 1)
+    check('the part "objects" does not come back' in b.log(), b.log()[-500:])
+    del b.env["LD_PRELOAD"]
+    b.start()
+    equal(b.sh("t", "echo on"), b"on\n")
+    equal(b.stop(), 0)
 
 
 def metric(b, name):
