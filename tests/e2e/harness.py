@@ -4,6 +4,7 @@
 Nothing here sleeps for a fixed time to wait for something: wait_for() polls a condition with a limit.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -431,6 +432,22 @@ class Berth:
             return (self.dir / "failpoints.hit").read_text().split("\n")[:-1]
         except FileNotFoundError:
             return []
+
+
+def memory(pid, name):
+    """VmRSS or VmHWM of a process, in MiB."""
+    line = next(line for line in open(f"/proc/{pid}/status") if line.startswith(name + ":"))
+    return int(line.split()[1]) / 1024
+
+
+@contextlib.contextmanager
+def memory_grows_by_less_than(mib, pid):
+    """At any moment within, not only at its end. A sanitizer keeps what was freed."""
+    pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
+    before = memory(pid, "VmRSS")
+    yield
+    grown = memory(pid, "VmHWM") - before
+    check(SANITIZED or grown < mib, f"at most {grown:.1f} MiB more at one time")
 
 
 def processes_under(root):

@@ -6,12 +6,10 @@ import hashlib
 import os
 import random
 import socket
-import threading
 import time
-import urllib.parse
 
 import harness
-from harness import check, equal, settled, wait_for
+from harness import check, equal, memory_grows_by_less_than, settled, wait_for
 
 
 def test_F1_bytes_are_exact(make):
@@ -57,7 +55,14 @@ def test_F2_symlinks_never_escape(make):
         b.get_file("t", path).expect(400, 404, 502)
         check(b.put_file("t", path, b"overwritten").status != 200 or path == "l5", path)
         b.get("/sandbox/files", workspace_id="w", task_id="t", path=path).expect(400, 404, 502)
+        for field in ("stdin_ref", "env_ref"):
+            record = b.run("t", "cat; env", **{field: path})
+            equal((record["status"], record["reason"], b.output(record["id"])), ("failed", field, b""), path)
+        if path != "l5":  # which is moved and removed itself
+            for a, c in ((path, "taken"), ("good.txt", path)):
+                b.request("POST", "/sandbox/files/move", {"workspace_id": "w", "task_id": "t", "from": a, "to": c}).expect(400)
         b.request("DELETE", "/sandbox/files", workspace_id="w", task_id="t", path=path)
+    equal(b.run("t", "true", cwd="l1")["reason"], "cwd")
     b.get("/sandbox/files", workspace_id="w", task_id="t", list="l1").expect(400, 404, 502)
     equal((outside / "secret").read_text(), "secret", "host files are untouched")
     equal(sorted(os.listdir(outside)), ["secret"])
@@ -76,6 +81,8 @@ def test_F2_symlink_swapped_during_open(make):
         answer = b.get_file("t", "x/f")
         check(answer.status != 200 or answer.body == b"inside\n", answer.body)
         b.put_file("t", "x/g", b"written")
+        b.request("POST", "/sandbox/files/move", {"workspace_id": "w", "task_id": "t", "from": "x/g", "to": "x/h"})
+        b.request("DELETE", "/sandbox/files", workspace_id="w", task_id="t", path="x/h")
     b.request("DELETE", f"/sandbox/executions/{made}", wait="20s").expect(200, 202)
     equal((outside / "f").read_text(), "secret")
     equal(os.listdir(outside), ["f"])
@@ -99,6 +106,8 @@ def test_F3_one_path_rule_for_every_verb(make):
                    b.request("PUT", "/sandbox/files", {**q, "path": path, "content_base64": ""}),
                    b.create("t", "true", env_ref=path), b.create("t", "true", stdin_ref=path),
                    b.create("t", "true", artifact_paths=[path])]
+        if path not in ("", "."):  # the root itself, for a list
+            answers.append(b.get("/sandbox/files", list=path, **q))
         for number, answer in enumerate(answers):
             equal(answer.status, 400, f"{path[:30]!r}, verb {number}: {answer.body[:200]}")
     for word in ("..", "a/b", "-a", ".a", "a" * 129, "a b", "é", "a\n", ""):
@@ -131,6 +140,12 @@ def status_of(s):
 def test_F4_uploads_that_misbehave(make):
     b = make(conf='files: { size_max = "40MiB"; };').start()
     b.sh("t", "true")
+    with memory_grows_by_less_than(16, b.proc.pid):
+        misbehave(b)
+    settled(b)
+
+
+def misbehave(b):
     for size in (120_000, 33 << 20):
         data = os.urandom(size)
         b.put_file("t", f"f{size}", data).expect(200)
@@ -169,7 +184,6 @@ def test_F4_uploads_that_misbehave(make):
     s.close()
     wait_for(lambda: sorted(b.sh("t", "ls -A").split()) == sorted(
         [b"f120000", b"f34603008", b"chunked", b"slow"]), 15, "no partial file to be visible")
-    settled(b)
 
 
 def test_files_of_unknown_and_expired_tasks(make):

@@ -35,6 +35,39 @@ def test_any_host_waits_and_reads(make):
         equal(len(a.sessions_of("t")), 1)
 
 
+def test_O1_64_first_requests_on_two_hosts_make_one_session(make):
+    one_session(make, "cold", "")
+
+
+def test_O1_64_first_requests_on_two_hosts_take_one_warm_session(make):
+    one_session(make, "warm", "warm = 2;")
+
+
+def one_session(make, how, target):
+    with fleet(make, conf="task: { concurrency = 64; };", target=target) as hosts:
+        pool = set()
+        if target:
+            pool = set(wait_for(lambda: len(hosts[0].mock.sessions()) == 2 and hosts[0].mock.sessions(), 60, "the pool"))
+            wait_for(lambda: sum(h.log().count("a warm session is ready") for h in hosts) >= 2, 60, "the pool to be ready")
+        records = harness.in_parallel(64, lambda i: hosts[i % 2].run("t", f"echo {i}; echo $$ >> ran", timeout_seconds=60))
+        equal([hosts[0].output(r["id"]) for r in records], [b"%d\n" % i for i in range(64)], how)
+        equal(len({r["incarnation"] for r in records}), 1, "incarnations")
+        made, = hosts[0].sessions_of("t")
+        check(not target or made in pool, "it is one of the pool's")
+        equal(len(hosts[1].sh("t", "cat ran").splitlines()), 64, "commands that ran in it")
+        check(target or hosts[0].mock.count("created") == 1, "creates")
+        harness.settled(hosts[0])
+
+
+def test_Q3_a_command_outlives_many_claims(make):
+    """Neither host is harmed: nobody takes it over, and nobody runs it again."""
+    with fleet(make, conf='execution: { claim_ttl = "1500ms"; };') as (a, b):
+        made = a.create("t", "echo 1 >> ran; sleep 5; cat ran; exit 7").expect(202).json["id"]
+        record = b.finish(made)
+        equal((record["status"], record["result"]["exit_code"], record["attempt"]), ("completed", 7, 1))
+        equal((b.output(made), b.sh("t", "cat ran")), (b"1\n", b"1\n"))
+
+
 def test_a_cancel_reaches_the_owner(make):
     with fleet(make) as (a, b):
         made = a.create("t", "echo begun; sleep 100").expect(202).json["id"]
@@ -82,6 +115,7 @@ def test_a_dead_hosts_command_is_continued(make):
         made = a.create("t", "echo 1 >> ran; echo before; sleep 8; echo after; exit 7").expect(202).json["id"]
         wait_for(lambda: b.output(made) == b"before\n", 20, "the command to be in its middle")
         a.kill9()
+        wait_for(lambda: b.record(made)["attempt"] == 2, 10, "the other host to go on with it")
         record = b.finish(made, limit=90)
         equal((record["status"], record["result"]["exit_code"]), ("completed", 7))
         equal(b.output(made), b"before\nafter\n")

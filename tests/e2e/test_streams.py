@@ -3,9 +3,10 @@
 
 import contextlib
 import signal
+import time
 
 from fleet import fleet
-from harness import check, equal, settled, wait_for
+from harness import PATIENCE, check, equal, settled, wait_for
 from redis_server import RedisServer
 
 SHORT = ('lease: { operation_ttl = "3s"; owner_ttl = "3s"; };\ngc: { interval = "500ms"; };\n'
@@ -136,16 +137,19 @@ def test_what_no_living_host_knows_of_is_found_without_a_restart(make):
         equal(redis.call("XLEN", f"{name}.requests"), 0)
 
 
-def lose_group(redis, name):
+def lose_group(redis, name, hosts):
     redis.call("XGROUP", "DESTROY", f"{name}.requests", GROUP)
 
 
-def lose_stream(redis, name):
+def lose_stream(redis, name, hosts):
     redis.call("DEL", f"{name}.requests")
 
 
-def restart(redis, name):
+def restart(redis, name, hosts):
+    before = [h.log().count("the state store is away") for h in hosts]
     redis.kill()
+    for host, count in zip(hosts, before):
+        wait_for(lambda: host.log().count("the state store is away") > count, 30, "the outage to be noticed")
     redis.start()
 
 
@@ -171,13 +175,15 @@ def harm(redis, name, hosts, how, number):
         if busy:
             wait_for(lambda: any(a.record(m)["status"] == "running" for m in made), 30, "a command to run")
         before = [h.log().count("\n") for h in hosts]
-        how(redis, name)
+        how(redis, name, hosts)
+        over = time.monotonic()
         new = [accepted(host, f"n{i}", "echo new") for i, host in enumerate(hosts)] if not busy else []
         if busy:
             gate.touch()
         for execution in made + new:
             equal(b.finish(execution)["status"], "completed")
             equal(a.output(execution), b"done\n" if execution in made else b"new\n")
+        check(time.monotonic() - over < 5 * PATIENCE, f"{how.__name__}: works again after {time.monotonic() - over:.1f} s")
         for host, lines in zip(hosts, before):
             check(host.log().count("\n") - lines < 400, how.__name__, "filled the log")
     for i in range(3):
