@@ -328,6 +328,8 @@ void ctl_rows(struct json_object *item, const struct ctl_column *rows);
 void ctl_value(struct buf *out, struct json_object *item, const struct ctl_column *column, int64_t now_ms);
 /* Text with control bytes shown as '?'. */
 void ctl_clean(struct buf *out, const char *text);
+/* Bytes of the control character there, also of those that have two in UTF-8; else 0. */
+size_t ctl_control(const char *at);
 
 /* The document of a command, once (document.c): pretty, to standard output; NULL = {}. */
 void ctl_json(struct json_object *json);

@@ -57,11 +57,31 @@ const char *ctl_exit_word(int code)
 	return word;
 }
 
+/* What moves a terminal is escaped; json-c knows of C0 alone. */
+static void print(struct json_object *json, int flags)
+{
+	const char *text = json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
+
+	while (*text) {
+		size_t len = strcspn(text, "\x7f\xc2"), control = text[len] ? ctl_control(text + len) : 0;
+
+		len += text[len] && !control;
+		fwrite(text, 1, len, stdout);
+		text += len;
+		if (control)
+			printf("\\u%04x", (unsigned char)text[control - 1]);
+		text += control;
+	}
+	putchar('\n');
+}
+
 void ctl_json(struct json_object *json)
 {
 	document.printed = true;
-	puts(json ? json_object_to_json_string_ext(json, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE)
-		  : "{}");
+	if (json)
+		print(json, JSON_C_TO_STRING_PRETTY);
+	else
+		puts("{}");
 }
 
 void ctl_json_items(struct json_object *items)
@@ -75,7 +95,7 @@ void ctl_json_items(struct json_object *items)
 
 void ctl_json_line(struct json_object *json)
 {
-	puts(json_object_to_json_string_ext(json, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+	print(json, JSON_C_TO_STRING_PLAIN);
 	fflush(stdout);
 }
 

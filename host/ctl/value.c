@@ -57,8 +57,7 @@ int64_t ctl_seconds(const char *text)
 	return errno || *end || end == text || ms < 0 ? -1 : ms;
 }
 
-/* Of the control character there, also of those that have two bytes in UTF-8; else 0. */
-static size_t control_length(const char *at)
+size_t ctl_control(const char *at)
 {
 	unsigned char c = (unsigned char)at[0], next = (unsigned char)at[1];
 
@@ -70,7 +69,7 @@ static size_t control_length(const char *at)
 void ctl_clean(struct buf *out, const char *text)
 {
 	while (*text) {
-		size_t control = control_length(text);
+		size_t control = ctl_control(text);
 
 		buf_append(out, control ? "?" : text, 1);
 		text += control ? control : 1;

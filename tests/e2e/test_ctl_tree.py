@@ -304,6 +304,10 @@ def test_a_lying_sandbox_writes_nothing_outside(make):
     check(done.returncode == 1 and b"?]0;mine? and ?31m\n" in done.stderr, done.stderr)
     server.paths = ["a\u009bb", "d"]
     equal(b.ctl("ls", *W, "t").stdout, b"a?b\nd\n")
+    server.paths = ["a\u009bb\x7f\x80\u00a0\u20acc", "d"]
+    done = b.ctl("ls", "--json", *W, "t").stdout
+    check(all(raw not in done for raw in (b"\xc2\x9b", b"\x7f", b"\xc2\x80")) and "\u00a0\u20acc".encode() in done, done)
+    equal(json.loads(done)["paths"], server.paths)
     server.shutdown()
 
 
