@@ -11,6 +11,7 @@
 
 #include "core/limits.h"
 #include "core/log.h"
+#include "core/secret.h"
 #include "store/redis/redis.h"
 
 #define BACKOFF_FIRST_MS 20
@@ -78,19 +79,21 @@ void conns_close(struct redis_store *store)
 
 /* ---- connecting ---- */
 
-/* From half of `ms` to all of it. */
-static int64_t jitter_locked(struct redis_store *store, int64_t ms)
+/* From half of `ms` to all of it: hosts that lost one Redis together do not come back together. */
+static int64_t jitter(int64_t ms)
 {
-	store->random = store->random * 6364136223846793005u + 1442695040888963407u;
-	return ms / 2 + (int64_t)(store->random >> 33) % (ms / 2 + 1);
+	uint32_t lot;
+
+	secret_random(&lot, sizeof(lot));
+	return ms / 2 + lot % (ms / 2 + 1);
 }
 
-static int64_t backoff_locked(struct redis_store *store)
+static int64_t backoff_locked(const struct redis_store *store)
 {
 	unsigned shift = store->failures < 9 ? store->failures - 1 : 8;
 	int64_t ms = (int64_t)BACKOFF_FIRST_MS << shift;
 
-	return jitter_locked(store, ms < BACKOFF_MOST_MS ? ms : BACKOFF_MOST_MS);
+	return jitter(ms < BACKOFF_MOST_MS ? ms : BACKOFF_MOST_MS);
 }
 
 static int refuse_locked(const struct redis_store *store, struct err *err)

@@ -105,7 +105,6 @@ struct redis_store {
 	unsigned failures;	 /* attempts to connect that failed since one did not */
 	int64_t try_ns, away_ns; /* when the next attempt is due; since when it is away (0: it is not) */
 	bool trying;
-	uint64_t random;    /* state of the back-off's jitter */
 	struct err trouble; /* of the last attempt */
 	atomic_bool lost;   /* another store, or none, stands where ours was */
 
