@@ -83,8 +83,9 @@ def test_O4_lost_reply_and_killed_host(make):
     b.kill9()
     b.failpoints()
     b.start()
-    equal(b.sh("t", "echo hi"), b"hi\n")
+    equal(b.sh("t", "echo hi | tee kept"), b"hi\n")
     wait_for(lambda: len(b.sessions_of("t")) == 1, 10, "one session left")
+    equal(b.sh("t", "cat kept"), b"hi\n", "the task uses the one that is left")
     settled(b)
 
 
