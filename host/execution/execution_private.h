@@ -220,7 +220,8 @@ enum next {
 
 /* ---- queue.c: lines, rings, slots ---- */
 /* A new run, OWNED. `limited`: ERR_QUEUE_FULL when it would have to wait and the queue, or its tenant's share, is full;
- * with a slot and taken, when the runner has room and nothing of the task is before it; *ret_room tells. */
+ * with a slot and taken, when the runner has room and nothing of the task is before it; *ret_room tells. ERR_CONFLICT:
+ * the execution has a run, and never gets two. */
 int queue_add(struct executions *e, const struct ident *ident, const char *id, bool limited, bool *ret_room,
 	      struct run **ret, struct err *err);
 /* OWNED -> READY. The owner has no claim to it any more. */

@@ -363,6 +363,8 @@ static int add_locked(struct run *run, bool limited, bool *ret_room, struct err 
 
 	if (e->stopping)
 		return err_set(err, ERR_SHUTTING_DOWN, "this host is stopping");
+	if (queue_find_locked(e, run->id))
+		return err_set(err, ERR_CONFLICT, "this host has the execution already");
 	task = task_of(e, &run->ident);
 	if (!task)
 		return err_set(err, ERR_NOMEM, "no memory for one more execution");
@@ -406,13 +408,15 @@ void queue_end(struct run *run)
 {
 	struct executions *e = run->e;
 	struct run_task *task;
+	struct run *known;
 
 	queue_deaf(run);
 	lock_take(&e->lock);
 	assert(run->state == RUN_OWNED);
 	task = run->task;
 	set_state(run, RUN_ENDED);
-	map_remove(e->runs, run->id);
+	known = map_remove(e->runs, run->id);
+	assert(known == run);
 	drop_slot(run);
 	task->open--;
 	task->taken -= run->taken;

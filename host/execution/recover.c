@@ -23,6 +23,7 @@ struct look {
 	enum record_status status;
 	struct ident ident;
 	bool hold, foreign;
+	bool put; /* in line, by this look */
 };
 
 static int look_step(struct txn *txn, void *arg, struct err *err)
@@ -57,14 +58,19 @@ static int ack_step(struct txn *txn, void *arg, struct err *err)
 	return txn_ack_subject(txn, STREAM_REQUESTS, arg, err);
 }
 
-static int put_in_line(struct executions *e, const struct look *look, struct err *err)
+static int put_in_line(struct executions *e, struct look *look, struct err *err)
 {
 	struct run *run;
 	bool room;
 	int rc = queue_add(e, &look->ident, look->id, false, &room, &run, err);
 
+	if (rc == ERR_CONFLICT) { /* another thread found it, too */
+		err_clear(err);
+		return 0;
+	}
 	if (rc)
 		return rc;
+	look->put = true;
 	run->facts.lasts_ms = 0; /* its worker reads them again */
 	lock_take(&e->lock);
 	run->queue_expires_ms = look->facts.queue_expires_ms;
@@ -75,7 +81,7 @@ static int put_in_line(struct executions *e, const struct look *look, struct err
 	return 0;
 }
 
-int recover_adopt(struct executions *e, const char *id, struct err *err)
+static int adopt(struct executions *e, const char *id, bool *ret_put, struct err *err)
 {
 	struct look look = {.e = e, .id = id, .hold = store_hold_ms(e->config.store) > 0};
 	char subject[IDENT_ID_MAX + 1];
@@ -86,10 +92,20 @@ int recover_adopt(struct executions *e, const char *id, struct err *err)
 	rc = store_view(e->config.store, look_step, &look, err);
 	if (rc)
 		return rc;
-	if (!record_status_terminal(look.status))
-		return look.foreign || is_known(e, id) ? 0 : put_in_line(e, &look, err);
+	if (!record_status_terminal(look.status)) {
+		rc = look.foreign ? 0 : put_in_line(e, &look, err);
+		*ret_put = look.put;
+		return rc;
+	}
 	snprintf(subject, sizeof(subject), "%s", id);
 	return steps_update(e, ack_step, subject, err);
+}
+
+int recover_adopt(struct executions *e, const char *id, struct err *err)
+{
+	bool put = false;
+
+	return adopt(e, id, &put, err);
 }
 
 /* It waits for its first turn here. */
@@ -374,10 +390,10 @@ static int open_step(struct txn *txn, void *arg, struct err *err)
 /* One that another host has is passed over. */
 static int adopt_missed(struct executions *e, const char *id, struct err *err)
 {
-	bool known = is_known(e, id);
-	int rc = known ? 0 : recover_adopt(e, id, err);
+	bool put = false;
+	int rc = adopt(e, id, &put, err);
 
-	if (rc == 0 && !known && is_known(e, id))
+	if (put)
 		log_warn("an open execution had no message", KS("execution", id));
 	return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT ? 0 : rc;
 }

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "execution/execution_private.h"
+
 static struct host host;
 
 static int make(void **state)
@@ -254,6 +256,76 @@ static void what_was_accepted_is_taken_over_into_a_full_queue(void **state)
 	host_down(&host, 0);
 }
 
+/* ---- one run for each ---- */
+
+#define FOUND 200
+
+struct finders {
+	pthread_barrier_t meet;
+	char ids[FOUND][IDENT_ID_MAX + 1];
+};
+
+static void *find_all(void *arg)
+{
+	struct finders *f = arg;
+
+	for (unsigned i = 0; i < FOUND; i++) {
+		pthread_barrier_wait(&f->meet);
+		if (recover_adopt(host.e, f->ids[i], NULL) != 0)
+			return f;
+	}
+	return NULL;
+}
+
+/* As one that a host's start has not read yet. */
+static void forget_run(const char *id)
+{
+	struct run *run;
+
+	lock_take(&host.e->lock);
+	run = queue_find_locked(host.e, id);
+	assert_true(run && queue_take_locked(run));
+	lock_drop(&host.e->lock);
+	queue_end(run);
+}
+
+/* The request stream's reader and who looks for missing messages may find the same ones at once. */
+static void what_two_threads_find_is_in_line_once(void **state)
+{
+	static struct finders f;
+	char busy[1][IDENT_ID_MAX + 1];
+	pthread_t threads[2];
+	void *failed;
+
+	(void)state;
+	host.conf.task_concurrency = 1;
+	host_up(&host);
+	host_start(&host, "t", "#null ms=3600000", busy[0]);
+	host_until(&host, busy[0], "running");
+	for (unsigned i = 0; i < FOUND; i++) {
+		host_start(&host, "t", "#null ms=1", f.ids[i]);
+		forget_run(f.ids[i]);
+	}
+	pthread_barrier_init(&f.meet, NULL, 2);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(thread_start(&threads[i], "find", find_all, &f), 0);
+	for (size_t i = 0; i < 2; i++) {
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	pthread_barrier_destroy(&f.meet);
+	lock_take(&host.e->lock);
+	assert_int_equal(host.e->waiting, FOUND);
+	lock_drop(&host.e->lock);
+	cancel_all(busy, 1);
+	for (unsigned i = 0; i < FOUND; i++) {
+		host_finish(&host, f.ids[i]);
+		host_check_history(&host, f.ids[i]);
+	}
+	assert_int_equal(host_counter(&host, "execute"), FOUND + 1);
+	host_down(&host, 0);
+}
+
 /* ---- stop and crash in the middle ---- */
 
 #define CLIENTS 6
@@ -373,6 +445,7 @@ int main(void)
 		TEST(what_is_there_is_given_whatever_holds_today),
 		TEST(those_that_wait_for_capacity_are_a_queue_with_an_end),
 		TEST(what_was_accepted_is_taken_over_into_a_full_queue),
+		TEST(what_two_threads_find_is_in_line_once),
 		TEST(a_stop_in_the_middle_loses_nothing),
 		TEST(a_crash_in_the_middle_loses_nothing),
 	};

@@ -125,6 +125,25 @@ static void end_given(unsigned at)
 	queue_end(run);
 }
 
+/* Two threads may find the same one in the store. */
+static void one_execution_has_one_run(void **state)
+{
+	struct err err = {0};
+	struct run *run, *twin = NULL;
+	bool room;
+
+	(void)state;
+	host_up(&host);
+	run = add_owned("w", "a");
+	assert_int_equal(queue_add(host.e, &run->ident, run->id, false, &room, &twin, &err), ERR_CONFLICT);
+	assert_int_equal(queue_add(host.e, &run->ident, run->id, true, &room, &twin, &err), ERR_CONFLICT);
+	assert_null(twin);
+	assert_ptr_equal(map_get(host.e->runs, run->id), run);
+	assert_int_equal(run->task->open, 1);
+	queue_end(run);
+	assert_int_equal(map_count(host.e->runs), 0);
+}
+
 /* ---- order ---- */
 
 static void turns_go_round_the_tenants_then_their_tasks(void **state)
@@ -634,6 +653,7 @@ static void turns_are_those_of_a_simple_model(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(one_execution_has_one_run),
 		TEST(turns_go_round_the_tenants_then_their_tasks),
 		TEST(one_that_comes_late_does_not_wait_for_a_tenants_whole_line),
 		TEST(the_next_one_has_the_turn_of_what_is_cancelled),
