@@ -179,6 +179,54 @@ static struct json_object *container_state(struct json_object *pod, const struct
 	return NULL;
 }
 
+static bool is_ready(struct json_object *status)
+{
+	return json_object_get_boolean(api_at(status, "ready"));
+}
+
+/* Whether one beside the executor's may yet become ready: all but what is done for good. */
+static bool is_another_awaited(struct json_object *pod, const struct said *said)
+{
+	static const char *const lists[] = {"status.containerStatuses", "status.initContainerStatuses"};
+
+	for (size_t l = 0; l < 2; l++) {
+		struct json_object *list = api_at(pod, lists[l]);
+
+		for (size_t i = 0; json_object_is_type(list, json_type_array) && i < json_object_array_length(list);
+		     i++) {
+			struct json_object *status = json_object_array_get_idx(list, i);
+			bool done = api_at(status, "state.terminated") &&
+				    !api_number(status, "state.terminated.exitCode") &&
+				    !comes_again(pod, api_text(status, "name"));
+
+			if (status != said->executor && !done && !is_ready(status))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* All containers were ready at once: they have not been since a time after the executor's start. */
+static bool was_ready(struct json_object *pod, const struct said *said)
+{
+	int64_t start_ms = text_time_ms(api_text(said->executor, "state.running.startedAt"));
+
+	return start_ms && text_time_ms(api_text(condition(pod, "ContainersReady"), "lastTransitionTime")) > start_ms;
+}
+
+/* To Kubernetes a pod is as ready as all of its containers, also those that have ended. A session is as its executor:
+ * others are waited for until they are ready, or done, once. One that nobody has yet is better taken whole. */
+static bool is_pod_ready(struct json_object *pod, const struct said *said, const struct podview *v)
+{
+	bool is_free = v->managed && !*v->task;
+
+	if (condition_is(pod, "Ready", "True"))
+		return true;
+	if (!condition_is(pod, "ContainersReady", "False") || !is_ready(said->executor))
+		return false;
+	return (!is_free && was_ready(pod, said)) || !is_another_awaited(pod, said);
+}
+
 static struct said said_of(struct json_object *pod, const char *container)
 {
 	struct said said = {.reason = api_text(pod, "status.reason"),
@@ -238,7 +286,7 @@ static void judge(struct json_object *pod, const char *container, struct podview
 					    .text = "the pod is being deleted"};
 	} else if (!verdict->code && !condition(pod, "PodScheduled")) {
 		verdict->phase = BERTH_PHASE_QUEUED;
-	} else if (!verdict->code && !strcmp(said.phase, "Running") && *v->ip && condition_is(pod, "Ready", "True")) {
+	} else if (!verdict->code && !strcmp(said.phase, "Running") && *v->ip && is_pod_ready(pod, &said, v)) {
 		verdict->phase = BERTH_PHASE_READY;
 	}
 }

@@ -674,6 +674,25 @@ def test_a_pod_that_is_not_ready_when_its_store_is_lost(make, kube):
 
 
 @clustered
+def test_a_pod_whose_sidecar_ended_is_adopted(make, kube):
+    """Kubernetes does not call it ready ever again; its executor is."""
+    first = make().start()
+    first.sh("t", "echo kept > f")
+    first.kill9()
+
+    def end_sidecar(pod):
+        later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
+        pod["status"]["conditions"] = [{**c, "status": "False", "lastTransitionTime": later} if c["type"].endswith("Ready") else c
+                                       for c in pod["status"]["conditions"]]
+        pod["status"]["containerStatuses"] += [{"name": "side", "restartCount": 0, "ready": False,
+                                                "state": {"terminated": {"reason": "Error", "exitCode": 1}}}]
+    kube.call(kube.api.store.update, "pods", "sandboxes", task_pod(kube, "t")["metadata"]["name"], end_sidecar)
+    later = make().start()
+    wait_for(lambda: "sessions of a lost store were adopted" in later.log(), 30, "the adoption")
+    equal(later.sh("t", "cat f"), b"kept\n")
+
+
+@clustered
 def test_nothing_is_made_where_nobody_vouches_for_its_network(make, kube):
     """Whether policies keep a pod off the internet no pod shows: it is the operator's word, in both modes."""
     kube.agent_sandbox(warm=0)

@@ -188,6 +188,62 @@ static void test_other_containers(void **state)
 	check_rows(others, sizeof(others) / sizeof(others[0]));
 }
 
+#define SINCE(time)                                                                                                    \
+	"\"phase\":\"Running\",\"podIP\":\"10.0.0.1\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"}" \
+	",{\"type\":\"ContainersReady\",\"status\":\"False\",\"lastTransitionTime\":\"" time "\"}"                    \
+	",{\"type\":\"Ready\",\"status\":\"False\",\"lastTransitionTime\":\"" time "\"}]"
+#define NEVER SINCE("2026-01-02T03:04:06Z")
+#define LATER SINCE("2026-01-02T03:05:00Z")
+#define UP(ready) EXECUTOR("\"running\":{\"startedAt\":\"2026-01-02T03:04:06Z\"}},\"ready\":" ready ",\"x\":{")
+#define BESIDE(state, ready) ",{\"name\":\"side\",\"state\":{" state "},\"ready\":" ready "}]"
+#define LOGS(state) ",\"initContainerStatuses\":[{\"name\":\"log\",\"state\":{" state "},\"ready\":false}]"
+
+static const struct row unready[] = {
+	/* Not ready again, by what the others do. */
+	{LATER UP("true") BESIDE(ERROR, "false"), BERTH_OK, "", BERTH_PHASE_READY, 0},
+	{LATER UP("true") BESIDE(DONE, "false"), BERTH_OK, "", BERTH_PHASE_READY, 0},
+	{LATER UP("true") BESIDE(RUNS, "false"), BERTH_OK, "", BERTH_PHASE_READY, 0},
+	{LATER UP("true") "]" LOGS(BACKOFF), BERTH_OK, "", BERTH_PHASE_READY, 0},
+	{LATER UP("false") BESIDE(ERROR, "false"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	{LATER UP("false") BESIDE(RUNS, "true"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	/* Not ready yet: they are waited for, but for what is done. */
+	{NEVER UP("true") BESIDE(RUNS, "false"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	{NEVER UP("true") BESIDE(ERROR, "false"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	{NEVER UP("true") BESIDE(DONE, "false"), BERTH_OK, "", BERTH_PHASE_READY, 0},
+	{NEVER UP("true") BESIDE(DONE, "false") LOGS(DONE), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	{NEVER UP("false") BESIDE(DONE, "false"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+	/* No container keeps it: its node is away, or a gate of its own is shut. */
+	{UNREADY UP("true") BESIDE(RUNS, "true"), BERTH_OK, "", BERTH_PHASE_STARTING, 0},
+};
+
+static void test_whose_readiness_counts(void **state)
+{
+	(void)state;
+	check_rows(unready, sizeof(unready) / sizeof(unready[0]));
+}
+
+#define MANAGED ",\"labels\":{\"" LABEL_MANAGED "\":\"" LABEL_MANAGED_VALUE "\"},\"annotations\":{\"" NOTE_TASK "\":\""
+
+/* Of several that are free there is a better one; who has one has its files. */
+static void test_a_free_pod_is_taken_whole(void **state)
+{
+	static const struct {
+		const char *metadata;
+		uint32_t phase;
+	} pods[] = {{MANAGED "t\"}", BERTH_PHASE_READY}, {MANAGED "\"}", BERTH_PHASE_STARTING}};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct json_object *pod = pod_with(pods[i].metadata, LATER UP("true") BESIDE(ERROR, "false"));
+		struct podview view;
+
+		podview_of(pod, "executor", &view);
+		assert_int_equal(view.verdict.code, BERTH_OK);
+		assert_int_equal(view.verdict.phase, pods[i].phase);
+		json_object_put(pod);
+	}
+}
+
 static void test_numbers(void **state)
 {
 	struct json_object *pod = pod_with("", READY);
@@ -227,6 +283,8 @@ int main(void)
 		cmocka_unit_test(test_a_pod_that_is_going_is_dead),
 		cmocka_unit_test(test_an_init_container_that_is_done_is_no_end),
 		cmocka_unit_test(test_other_containers),
+		cmocka_unit_test(test_whose_readiness_counts),
+		cmocka_unit_test(test_a_free_pod_is_taken_whole),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_nonsense_is_survived),
 	};
