@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <berth/types.h>
-
+#include "../sdk/lib/codes.h"
 #include "../sdk/lib/supervised_files.h"
 #include "frame.h"
 
@@ -25,24 +24,9 @@ static const struct {
 	const char *word;
 	unsigned status;
 } codes[] = {
-	[BERTH_OK] = {"ok", 200},
-	[BERTH_INVALID] = {"invalid", 400},
-	[BERTH_NOT_FOUND] = {"not_found", 404},
-	[BERTH_NOT_STARTED] = {"not_started", 404},
-	[BERTH_CONFLICT] = {"conflict", 409},
-	[BERTH_CAPACITY] = {"capacity", 503},
-	[BERTH_QUOTA] = {"quota", 429},
-	[BERTH_RATE_LIMITED] = {"rate_limited", 429},
-	[BERTH_UNAUTHENTICATED] = {"unauthenticated", 401},
-	[BERTH_FORBIDDEN] = {"forbidden", 403},
-	[BERTH_UNAVAILABLE] = {"unavailable", 503},
-	[BERTH_TIMEOUT] = {"timeout", 504},
-	[BERTH_CANCELLED] = {"cancelled", 499},
-	[BERTH_SESSION_LOST] = {"session_lost", 410},
-	[BERTH_UNSUPPORTED] = {"unsupported", 501},
-	[BERTH_UNKNOWN] = {"unknown", 500},
-	[BERTH_STORAGE_FULL] = {"storage_full", 507},
-	[BERTH_INTERNAL] = {"internal", 500},
+#define ROW(name, word, status) [BERTH_##name] = {word, status},
+	CODES(ROW)
+#undef ROW
 };
 
 static const struct {

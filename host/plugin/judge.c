@@ -5,28 +5,38 @@
  */
 #include "plugin/private.h"
 
+#include "../../sdk/lib/codes.h"
+
+/* The host's error for each code. */
+enum {
+	ERR_OF_OK = 0,
+	ERR_OF_INVALID = ERR_PROVIDER,
+	ERR_OF_NOT_FOUND = ERR_NOT_FOUND,
+	ERR_OF_NOT_STARTED = ERR_NOT_STARTED,
+	ERR_OF_CONFLICT = ERR_CONFLICT,
+	ERR_OF_CAPACITY = ERR_CAPACITY,
+	ERR_OF_QUOTA = ERR_QUOTA,
+	ERR_OF_RATE_LIMITED = ERR_RATE_LIMITED,
+	ERR_OF_UNAUTHENTICATED = ERR_PROVIDER_AUTH,
+	ERR_OF_FORBIDDEN = ERR_PROVIDER_AUTH,
+	ERR_OF_UNAVAILABLE = ERR_PROVIDER_UNAVAILABLE,
+	ERR_OF_TIMEOUT = ERR_PROVIDER_TIMEOUT,
+	ERR_OF_CANCELLED = ERR_CANCELLED,
+	ERR_OF_SESSION_LOST = ERR_SESSION_GONE,
+	ERR_OF_UNSUPPORTED = ERR_UNSUPPORTED,
+	ERR_OF_UNKNOWN = ERR_OUTCOME_UNKNOWN,
+	ERR_OF_STORAGE_FULL = ERR_STORAGE_FULL,
+	ERR_OF_INTERNAL = ERR_INTERNAL,
+};
+
 static const struct code_row {
 	int err;
-	const char *word; /* also the reason when the plugin gave none */
-} codes[BERTH_CODE_MAX + 1] = {
-    [BERTH_OK] = {0, "ok"},
-    [BERTH_INVALID] = {ERR_PROVIDER, "invalid"},
-    [BERTH_NOT_FOUND] = {ERR_NOT_FOUND, "not_found"},
-    [BERTH_NOT_STARTED] = {ERR_NOT_STARTED, "not_started"},
-    [BERTH_CONFLICT] = {ERR_CONFLICT, "conflict"},
-    [BERTH_CAPACITY] = {ERR_CAPACITY, "capacity"},
-    [BERTH_QUOTA] = {ERR_QUOTA, "quota"},
-    [BERTH_RATE_LIMITED] = {ERR_RATE_LIMITED, "rate_limited"},
-    [BERTH_UNAUTHENTICATED] = {ERR_PROVIDER_AUTH, "unauthenticated"},
-    [BERTH_FORBIDDEN] = {ERR_PROVIDER_AUTH, "forbidden"},
-    [BERTH_UNAVAILABLE] = {ERR_PROVIDER_UNAVAILABLE, "unavailable"},
-    [BERTH_TIMEOUT] = {ERR_PROVIDER_TIMEOUT, "timeout"},
-    [BERTH_CANCELLED] = {ERR_CANCELLED, "cancelled"},
-    [BERTH_SESSION_LOST] = {ERR_SESSION_GONE, "session_lost"},
-    [BERTH_UNSUPPORTED] = {ERR_UNSUPPORTED, "unsupported"},
-    [BERTH_UNKNOWN] = {ERR_OUTCOME_UNKNOWN, "unknown"},
-    [BERTH_STORAGE_FULL] = {ERR_STORAGE_FULL, "storage_full"},
-    [BERTH_INTERNAL] = {ERR_INTERNAL, "plugin_internal"},
+	const char *word; /* also the reason when the plugin gave none; internal to it is not internal to the host */
+} codes[] = {
+#define ROW(name, word, status) \
+	[BERTH_##name] = {ERR_OF_##name, BERTH_##name == BERTH_INTERNAL ? "plugin_internal" : word},
+	CODES(ROW)
+#undef ROW
 };
 
 static const char *const say_words[] = {

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "../../sdk/lib/codes.h"
 #include "api.h"
 #include "auth.h"
 #include "sign.h"
@@ -94,22 +95,9 @@ static const struct {
 	const char *word;
 	int32_t code;
 } codes[] = {
-	{"ok", BERTH_OK},
-	{"invalid", BERTH_INVALID},
-	{"not_found", BERTH_NOT_FOUND},
-	{"not_started", BERTH_NOT_STARTED},
-	{"conflict", BERTH_CONFLICT},
-	{"quota", BERTH_QUOTA},
-	{"unauthenticated", BERTH_UNAUTHENTICATED},
-	{"forbidden", BERTH_FORBIDDEN},
-	{"unavailable", BERTH_UNAVAILABLE},
-	{"timeout", BERTH_TIMEOUT},
-	{"cancelled", BERTH_CANCELLED},
-	{"session_lost", BERTH_SESSION_LOST},
-	{"unsupported", BERTH_UNSUPPORTED},
-	{"unknown", BERTH_UNKNOWN},
-	{"storage_full", BERTH_STORAGE_FULL},
-	{"internal", BERTH_INTERNAL},
+#define ROW(name, word, status) {word, BERTH_##name},
+	CODES(ROW)
+#undef ROW
 };
 
 static struct json_object *parse(const void *ptr, size_t len)

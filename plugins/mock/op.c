@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "../../sdk/lib/codes.h"
+
 const struct op_row op_table[OP_COUNT] = {
     [OP_OPEN] = {"open", false},
     [OP_CHECK] = {"check", false},
@@ -32,27 +34,11 @@ const struct op_row op_table[OP_COUNT] = {
 };
 
 static const char *const code_names[] = {
-    [BERTH_OK] = "OK",
-    [BERTH_INVALID] = "INVALID",
-    [BERTH_NOT_FOUND] = "NOT_FOUND",
-    [BERTH_NOT_STARTED] = "NOT_STARTED",
-    [BERTH_CONFLICT] = "CONFLICT",
-    [BERTH_CAPACITY] = "CAPACITY",
-    [BERTH_QUOTA] = "QUOTA",
-    [BERTH_RATE_LIMITED] = "RATE_LIMITED",
-    [BERTH_UNAUTHENTICATED] = "UNAUTHENTICATED",
-    [BERTH_FORBIDDEN] = "FORBIDDEN",
-    [BERTH_UNAVAILABLE] = "UNAVAILABLE",
-    [BERTH_TIMEOUT] = "TIMEOUT",
-    [BERTH_CANCELLED] = "CANCELLED",
-    [BERTH_SESSION_LOST] = "SESSION_LOST",
-    [BERTH_UNSUPPORTED] = "UNSUPPORTED",
-    [BERTH_UNKNOWN] = "UNKNOWN",
-    [BERTH_STORAGE_FULL] = "STORAGE_FULL",
-    [BERTH_INTERNAL] = "INTERNAL",
+#define ROW(name, word, status) [BERTH_##name] = #name,
+	CODES(ROW)
+#undef ROW
 };
 #define CODE_COUNT ((int32_t)(sizeof(code_names) / sizeof(code_names[0])))
-_Static_assert(sizeof(code_names) / sizeof(code_names[0]) == BERTH_CODE_MAX + 1, "every code has a name");
 
 const char *op_code_name(int32_t code)
 {

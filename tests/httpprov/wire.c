@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../sdk/lib/codes.h"
+
 void wire_free(struct wire_buf *buf)
 {
 	free(buf->ptr);
@@ -116,24 +118,9 @@ long wire_unpercent(char *text)
 }
 
 static const char *const code_names[BERTH_CODE_MAX + 1] = {
-	[BERTH_OK] = "OK",
-	[BERTH_INVALID] = "INVALID",
-	[BERTH_NOT_FOUND] = "NOT_FOUND",
-	[BERTH_NOT_STARTED] = "NOT_STARTED",
-	[BERTH_CONFLICT] = "CONFLICT",
-	[BERTH_CAPACITY] = "CAPACITY",
-	[BERTH_QUOTA] = "QUOTA",
-	[BERTH_RATE_LIMITED] = "RATE_LIMITED",
-	[BERTH_UNAUTHENTICATED] = "UNAUTHENTICATED",
-	[BERTH_FORBIDDEN] = "FORBIDDEN",
-	[BERTH_UNAVAILABLE] = "UNAVAILABLE",
-	[BERTH_TIMEOUT] = "TIMEOUT",
-	[BERTH_CANCELLED] = "CANCELLED",
-	[BERTH_SESSION_LOST] = "SESSION_LOST",
-	[BERTH_UNSUPPORTED] = "UNSUPPORTED",
-	[BERTH_UNKNOWN] = "UNKNOWN",
-	[BERTH_STORAGE_FULL] = "STORAGE_FULL",
-	[BERTH_INTERNAL] = "INTERNAL",
+#define ROW(name, word, status) [BERTH_##name] = #name,
+	CODES(ROW)
+#undef ROW
 };
 
 const char *wire_code_name(int32_t code)
