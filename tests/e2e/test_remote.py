@@ -112,6 +112,18 @@ def secrets_kept(b, server):
 
 
 @remote
+def test_P4_the_providers_key_reaches_no_sandbox(b, server):
+    b.start()
+    key = server.token.read_text().strip()
+    b.put_file("t", "f", b"x").expect(200, 201, 204)
+    seen = b.sh("t", "cat /proc/$$/environ /proc/$PPID/environ /proc/$$/cmdline /proc/$PPID/cmdline | tr '\\0' '\\n'")
+    check(b"BERTH_TASK_ID=t" in seen and key.encode() not in seen, "what a command finds of its start", seen)
+    for place in (b.mock.root, b.state, f"/proc/{b.proc.pid}/cmdline", f"/proc/{b.proc.pid}/environ"):
+        equal(subprocess.run(["grep", "-raqF", "--", key, str(place)]).returncode, 1, f"whether {place} holds the key")
+    check(secrets_kept(b, server), "the token stands in the log")
+
+
+@remote
 def test_a_command_outlives_berthd(b, server):
     b.start()
     execution = waiting(b, "t")
