@@ -83,6 +83,8 @@ def test_beside_a_daemon(make):
     """What stands in the state directory is neither changed nor replaced."""
     b = with_own_folder(make).start()
     b.sh("t", "echo x")
+    calls = b.state / "targets" / "mock" / "calls.log"
+    wait_for(lambda: " forget " in calls.read_text(), 60, "the command to be forgotten, the last thing done for it")
     before = tree(b.state / "targets")
     equal(run_check(b).returncode, 0)
     equal(tree(b.state / "targets"), before)
