@@ -337,6 +337,16 @@ static int32_t put_command(struct buf *body, const struct berth_command *command
 	return body->bad ? kerr_set(err, BERTH_INVALID, "limit", "script and environment are too large") : BERTH_OK;
 }
 
+/* An executor has answered to the list. What it passed over (a lock was held, or its time was over) may go later. */
+static void settle(struct kube *k, struct berth_call *call, struct session *session, struct owed_command *list,
+		   bool all)
+{
+	if (all)
+		owed_list_free(list);
+	else if (!owed_passed(k->owed, session, list))
+		kube_log(k, call, BERTH_LOG_INFO, "an executor did not forget commands", "pod", session->pod);
+}
+
 /* Sends an execute request together with what is owed. */
 static int32_t send_with_owed(struct kube *k, struct berth_call *call, struct session *session,
 			      const struct peer_request *asked, bool *ret_touched, struct kerr *err)
@@ -360,10 +370,7 @@ static int32_t send_with_owed(struct kube *k, struct berth_call *call, struct se
 		return rc;
 	}
 	owed_can(k->owed, session);
-	/* It has said that it does not, and what is left goes with the pod. */
-	if (forgotten < count)
-		kube_log(k, call, BERTH_LOG_INFO, "an executor did not forget commands", "pod", session->pod);
-	owed_list_free(list);
+	settle(k, call, session, list, forgotten >= count);
 	return rc;
 }
 
@@ -410,8 +417,6 @@ static int32_t pay(struct kube *k, struct berth_call *call, struct session *sess
 
 	if (rc)
 		owed_again(k->owed, session, list);
-	else
-		owed_list_free(list);
 	return rc;
 }
 
@@ -458,17 +463,21 @@ int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *ses
 	return fate_after(k, call, session, signal_once(k, call, session, id, attempt, word, err), err);
 }
 
+/* *ret_passed: how many of the others are left; -1: it said nothing of them. */
 static int32_t forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
-		      const struct owed_command *others, struct kerr *err)
+		      const struct owed_command *others, int64_t *ret_passed, struct kerr *err)
 {
 	struct json_object *arguments = arguments_of(id, attempt);
-	const struct peer_request request = {
-		.path = "/v1/forget", .execution_id = id, .attempt = attempt, .arguments = arguments};
+	int64_t count = put_forget(arguments, others), forgotten = -1;
+	const struct peer_request request = {.path = "/v1/forget",
+					     .execution_id = id,
+					     .attempt = attempt,
+					     .arguments = arguments,
+					     .ret_forgotten = &forgotten};
 	bool touched;
-	int32_t rc;
+	int32_t rc = peer_send(k, call, session, &request, &touched, err);
 
-	put_forget(arguments, others);
-	rc = peer_send(k, call, session, &request, &touched, err);
+	*ret_passed = forgotten < 0 ? -1 : count - forgotten;
 	json_object_put(arguments);
 	return rc;
 }
@@ -476,13 +485,23 @@ static int32_t forget(struct kube *k, struct berth_call *call, struct session *s
 int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
 		    struct kerr *err)
 {
+	int64_t passed;
+
 	if (owed_add(k->owed, session, id, attempt))
 		return BERTH_OK;
-	return fate_after(k, call, session, forget(k, call, session, id, attempt, NULL, err), err);
+	return fate_after(k, call, session, forget(k, call, session, id, attempt, NULL, &passed, err), err);
 }
 
-int32_t exec_forget_all(struct kube *k, struct berth_call *call, struct session *session,
-			const struct owed_command *list, struct kerr *err)
+int32_t exec_forget_all(struct kube *k, struct berth_call *call, struct session *session, struct owed_command *list,
+			struct kerr *err)
 {
-	return forget(k, call, session, list->id, list->attempt, list->next, err);
+	int64_t passed;
+	int32_t rc = forget(k, call, session, list->id, list->attempt, list->next, &passed, err);
+
+	if (rc && passed < 0)
+		return rc;
+	/* Of the first alone it gives a reason. */
+	*err = (struct kerr){0};
+	settle(k, call, session, list, !rc && passed <= 0);
+	return BERTH_OK;
 }

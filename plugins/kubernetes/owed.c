@@ -159,6 +159,7 @@ bool owed_add(struct owed *owed, const struct session *session, const char *id, 
 	if (!command)
 		return false;
 	command->attempt = attempt;
+	command->passed_ns = 0;
 	memcpy(command->id, id, len + 1);
 	pthread_mutex_lock(&owed->lock);
 	debtor = *place_locked(owed, session->uid);
@@ -202,6 +203,29 @@ void owed_again(struct owed *owed, const struct session *session, struct owed_co
 			free(list);
 	}
 	pthread_mutex_unlock(&owed->lock);
+}
+
+bool owed_passed(struct owed *owed, const struct session *session, struct owed_command *list)
+{
+	int64_t now_ns = text_boot_ns();
+	struct owed_command **at = &list;
+	bool all = true;
+
+	while (*at) {
+		struct owed_command *command = *at;
+
+		if (!command->passed_ns)
+			command->passed_ns = now_ns;
+		if (now_ns - command->passed_ns < OWED_NS) {
+			at = &command->next;
+			continue;
+		}
+		*at = command->next;
+		free(command);
+		all = false;
+	}
+	owed_again(owed, session, list);
+	return all;
 }
 
 bool owed_has(struct owed *owed, const struct session *session, const char *id)
@@ -260,9 +284,10 @@ static void tell(struct owed *owed, struct session *session, struct owed_command
 {
 	struct kerr err = {0};
 
+	if (!exec_forget_all(owed->k, NULL, session, list, &err))
+		return;
 	/* What it leaves behind goes with the pod, which may be gone already. */
-	if (exec_forget_all(owed->k, NULL, session, list, &err))
-		kube_log(owed->k, NULL, BERTH_LOG_INFO, "an executor did not forget commands", "error", err.text);
+	kube_log(owed->k, NULL, BERTH_LOG_INFO, "an executor did not forget commands", "error", err.text);
 	owed_list_free(list);
 }
 

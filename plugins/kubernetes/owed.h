@@ -14,10 +14,13 @@ struct session;
 struct owed;
 
 #define OWED_MOST 32 /* commands that a request may name beside its own: docs/executor.md */
+/* What an executor has passed over is asked for again for so long. */
+#define OWED_NS INT64_C(60000000000)
 
 /* A list of them; belongs to who holds it. */
 struct owed_command {
 	struct owed_command *next;
+	int64_t passed_ns; /* when it was passed over first; 0: never */
 	uint32_t attempt;
 	char id[];
 };
@@ -36,6 +39,9 @@ bool owed_add(struct owed *owed, const struct session *session, const char *id, 
 struct owed_command *owed_take(struct owed *owed, const struct session *session);
 /* They could not be told. Takes the list. */
 void owed_again(struct owed *owed, const struct session *session, struct owed_command *list);
+/* They were told, and some were passed over: which ones is not known, and one that is gone may be told again. False: some
+ * of them are given up. Takes the list. */
+bool owed_passed(struct owed *owed, const struct session *session, struct owed_command *list);
 /* Whether it is to be asked for anew, since the executor still knows it. */
 bool owed_has(struct owed *owed, const struct session *session, const char *id);
 /* The session ends. */

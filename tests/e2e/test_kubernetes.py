@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """berthd with kubernetes.so as its only target, against the fake cluster of tests/peers/kube_fake with real executors in its pods."""
 
+import fcntl
 import functools
 import os
 import pathlib
@@ -123,6 +124,26 @@ def test_ended_commands_are_forgotten(make, kube):
     wait_for(lambda: not left_in_pod(kube, uid), 20, "one more")
     in_parallel(8, lambda n: [equal(b.sh("t", f"echo {n}"), f"{n}\n".encode()) for _ in range(8)])
     wait_for(lambda: not left_in_pod(kube, uid), 20, "those that ran at once")
+
+
+@clustered
+def test_what_could_not_be_forgotten_is_forgotten_later(make, kube):
+    """Its lock was held when it was to go, by the next command and by a request of its own."""
+    b = make().start()
+    b.sh("t", "true")
+    (uid,) = kube.node.pods
+    wait_for(lambda: not left_in_pod(kube, uid), 20, "the first command to be forgotten")
+    locked = b.create("t", "touch up; while [ ! -e go ]; do sleep 0.05; done").expect(200, 202).json["id"]
+    wait_for((kube.node.dir / uid / "work/up").exists, 20, "the command to run")
+    lock = os.open(left_in_pod(kube, uid)[0].parent, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    (kube.node.dir / uid / "work/go").touch()
+    equal(b.finish(locked)["status"], "completed")
+    for _ in range(3):
+        b.sh("t", "true")
+    check(os.path.exists(f"/proc/self/fd/{lock}/1"), "it is left")
+    os.close(lock)
+    wait_for(lambda: not left_in_pod(kube, uid), 40, "it to be forgotten")
 
 
 @clustered

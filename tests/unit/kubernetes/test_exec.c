@@ -398,6 +398,63 @@ static void test_a_stop_that_is_too_early(void **state)
 	assert_non_null(strstr(script.seen[3].url, "/v1/signal"));
 }
 
+#define RAN(forgotten) "X {\"kind\": \"exit\", \"quiescent\": \"yes\"}\nR {\"code\": \"ok\", \"forgotten\": " forgotten "}"
+
+static void owe(const char *const *ids, size_t count)
+{
+	owed_can(kube.owed, &session);
+	for (size_t i = 0; i < count; i++)
+		assert_true(owed_add(kube.owed, &session, ids[i], 1));
+}
+
+/* How many it passes over an executor says, not which: all of them are asked for again. */
+static void test_what_is_passed_over_is_owed_again(void **state)
+{
+	static const char *const ids[] = {"e1", "e2", "e3"};
+	static const struct answer answers[] = {{"/v1/execute", 200, RAN("1"), NULL, 0, true},
+						{"/v1/execute", 200, RAN("3"), NULL, 0, true},
+						{0}};
+	struct kerr err = {0};
+
+	(void)state;
+	script.answers = answers;
+	owe(ids, 3);
+	assert_int_equal(run(&err), BERTH_OK);
+	for (size_t i = 0; i < 3; i++)
+		assert_true(owed_has(kube.owed, &session, ids[i]));
+	assert_int_equal(run(&err), BERTH_OK);
+	assert_null(owed_take(kube.owed, &session));
+}
+
+/* Also by a request that is for nothing else: what it says of the first is one answer, the rest another. */
+static void test_the_first_that_is_passed_over(void **state)
+{
+	static const char *const ids[] = {"e", "e1"};
+	static const struct answer ways[][3] = {
+		{{"/v1/forget", 200, "R {\"code\": \"ok\", \"forgotten\": 0}", NULL, 0, true},
+		 {"/v1/reattach", 200, ENDED, NULL, 0, true},
+		 {0}},
+		{{"/v1/forget", 409, "", "{\"code\": \"conflict\", \"reason\": \"running\", \"forgotten\": 1}", 0, true},
+		 {"/v1/reattach", 200, ENDED, NULL, 0, true},
+		 {0}},
+		{{"/v1/forget", 200, "R {\"code\": \"ok\", \"forgotten\": 1}", NULL, 0, true},
+		 {"/v1/reattach", 200, ENDED, NULL, 0, true},
+		 {0}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		struct kerr err = {0};
+
+		memset(script.used, 0, sizeof(script.used));
+		script.answers = ways[i];
+		owed_list_free(owed_take(kube.owed, &session));
+		owe(ids, 2);
+		assert_int_equal(follow(&err), BERTH_OK);
+		assert_int_equal(owed_has(kube.owed, &session, "e1"), i < 2);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -408,6 +465,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_stop_that_fails_denies_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_stop_before_the_start, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_stop_that_is_too_early, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_passed_over_is_owed_again, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_first_that_is_passed_over, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,27 @@ static void test_no_more_than_a_request_takes(void **state)
 	assert_int_equal(length(owed_take(owed, &a)), OWED_MOST);
 }
 
+/* Which ones is not known: all of them are asked for again, for a while. */
+static void test_what_was_passed_over(void **state)
+{
+	const struct session a = session("a");
+	struct owed_command *list;
+
+	(void)state;
+	owed_can(owed, &a);
+	assert_true(owed_add(owed, &a, "e1", 1));
+	assert_true(owed_add(owed, &a, "e2", 1));
+	assert_true(owed_passed(owed, &a, owed_take(owed, &a)));
+	assert_true(owed_add(owed, &a, "e3", 1));
+	list = owed_take(owed, &a);
+	assert_string_equal(list->id, "e3");
+	assert_int_equal(list->passed_ns, 0);
+	assert_true(list->next->passed_ns > 0);
+	list->next->passed_ns -= OWED_NS;
+	assert_false(owed_passed(owed, &a, list));
+	assert_int_equal(length(owed_take(owed, &a)), 2);
+}
+
 static void test_a_session_that_ends(void **state)
 {
 	const struct session a = session("a"), b = session("b");
@@ -153,6 +174,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_only_whom_it_is_known_of, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_taken_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_more_than_a_request_takes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_was_passed_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_session_that_ends, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_many_sessions, setup, teardown),
 	};
