@@ -241,9 +241,3 @@ bool failpoint_hit(const char *name)
 	pthread_mutex_unlock(&mutex);
 	return number && (armed.nth == 0 || armed.nth == number) && act(&armed);
 }
-
-void failpoint_list(void (*fn)(const char *name, void *arg), void *arg)
-{
-	for (size_t i = 0; i < NAME_COUNT; i++)
-		fn(names[i], arg);
-}

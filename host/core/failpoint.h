@@ -16,7 +16,6 @@
 extern bool failpoint_active;
 int failpoint_init(struct err *err);
 bool failpoint_hit(const char *name); /* true: the caller should fail */
-void failpoint_list(void (*fn)(const char *name, void *arg), void *arg);
 
 static inline bool failpoint_check(const char *name)
 {

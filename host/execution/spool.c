@@ -341,11 +341,6 @@ uint64_t spool_seen(const struct spool_output *out, unsigned stream)
 	return out->streams[stream == 2].seen;
 }
 
-bool spool_empty(const struct spool_output *out)
-{
-	return out->streams[0].seen == 0 && out->streams[1].seen == 0;
-}
-
 void spool_finish(struct spool_output *out)
 {
 	char key[64];

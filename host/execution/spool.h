@@ -35,10 +35,8 @@ int spool_write(struct spool_output *out, unsigned stream, const void *ptr, size
 void spool_give_up(struct spool_output *out, unsigned stream); /* no more room is waited for: the rest is dropped */
 /* Bytes [from, to) of the stream cannot be had: later bytes follow the ones before. */
 void spool_gap(struct spool_output *out, unsigned stream, uint64_t from, uint64_t to);
-uint64_t spool_seen(const struct spool_output *out,
-		    unsigned stream);		  /* offset in the command's stream: kept, dropped, lost */
-bool spool_empty(const struct spool_output *out); /* nothing was seen */
-void spool_finish(struct spool_output *out);	  /* no byte will come any more */
+uint64_t spool_seen(const struct spool_output *out, unsigned stream); /* offset in its stream: kept, dropped, lost */
+void spool_finish(struct spool_output *out);			      /* no byte will come any more */
 
 struct spool_summary {
 	uint64_t bytes, dropped;

@@ -297,11 +297,6 @@ bool sessions_free(struct sessions *s)
 
 /* ---- accessors ---- */
 
-const struct conf *sessions_conf(const struct sessions *s)
-{
-	return s->config.conf;
-}
-
 int session_placeable(struct sessions *s, const char *region, struct err *err)
 {
 	const struct registry *registry = s->config.registry;

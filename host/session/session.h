@@ -157,7 +157,6 @@ int session_find_workspace(struct sessions *s, const char *task, char ret_worksp
 int session_placeable(struct sessions *s, const char *region, struct err *err);
 /* Heartbeat unconfirmed for 0.8 x TTL: no new side effect may start. */
 bool session_may_act(struct sessions *s);
-const struct conf *sessions_conf(const struct sessions *s);
 /* Nothing happens on a host without the role gc. */
 void session_kick_gc(struct sessions *s);
 /* How many commands this host runs at once, for the hosts that only accept them; told with its next heartbeat. */

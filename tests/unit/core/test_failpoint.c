@@ -163,21 +163,6 @@ static void test_pause_waits_for_go(void **state)
 	assert_false(failed);
 }
 
-static void count_name(const char *name, void *arg)
-{
-	assert_non_null(strchr(name, '.'));
-	++*(int *)arg;
-}
-
-static void test_list(void **state)
-{
-	int count = 0;
-
-	(void)state;
-	failpoint_list(count_name, &count);
-	assert_true(count >= 20);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,7 +172,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_error_and_counting, begin, end),
 		cmocka_unit_test_setup_teardown(test_sleep, begin, end),
 		cmocka_unit_test_setup_teardown(test_pause_waits_for_go, begin, end),
-		cmocka_unit_test_setup_teardown(test_list, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
