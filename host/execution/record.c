@@ -162,7 +162,6 @@ static const struct json_field claim_fields[] = {
 	FIELD(claim, deliveries, "deliveries", JSON_I64, JSON_OMIT),
 	FIELD(claim, handle, "handle", JSON_STR, JSON_OMIT),
 	FIELD(claim, target, "target", JSON_STR, JSON_OMIT),
-	FIELD(claim, session_ref, "session_ref", JSON_STR, JSON_OMIT),
 	FIELD(claim, incarnation, "incarnation", JSON_I64, JSON_OMIT),
 	FIELD(claim, fence, "fence", JSON_I64, JSON_OMIT),
 	FIELD(claim, cancel_requested_ms, "cancel_requested_at", JSON_TIME, 0),

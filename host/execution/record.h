@@ -112,7 +112,7 @@ struct claim {
 	int64_t sent_attempt;	/* attempt under which execute may have been sent; 0 = none */
 	int64_t deliveries;	/* attempts in a row that ended with no event after their own claimed */
 	const char *handle;
-	const char *target, *session_ref;
+	const char *target;
 	int64_t incarnation, fence;
 	int64_t cancel_requested_ms;
 	const char *cancel_reason;

@@ -161,7 +161,6 @@ int take_started_step(struct run *run, struct txn *txn, struct record *r, struct
 	c->sent_attempt = r->attempt;
 	c->deliveries = 0;
 	c->target = b.target;
-	c->session_ref = b.ref;
 	c->incarnation = b.incarnation;
 	c->fence = b.fence;
 	return 0;

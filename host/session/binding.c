@@ -273,7 +273,6 @@ static void start_incarnation(struct binding *b, int64_t now, const struct bindi
 	b->target = in->target;
 	b->region = in->target_region ? in->target_region : "";
 	b->intent = in->intent;
-	b->begun_ms = now;
 	b->create_until_ms = 0;
 	b->settle_ms = in->settle_ms;
 	b->superseded_count = b->stray_count = b->op_count = 0;

@@ -79,7 +79,6 @@ struct binding {
 	const char *owner;
 	int64_t owner_until_ms;
 	const char *intent;        /* token of the create under way or done */
-	int64_t begun_ms;          /* provisioning began */
 	int64_t create_until_ms;   /* a create under `intent` could last have been sent by then; 0 = none was */
 	int64_t settle_ms;
 	const char **superseded;   /* older tokens: sessions carrying one are deleted, never adopted */

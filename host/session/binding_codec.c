@@ -62,7 +62,6 @@ const struct json_field binding_fields[] = {
 	STR("owner", owner),
 	I64("owner_until", owner_until_ms),
 	STR("intent", intent),
-	I64("begun", begun_ms),
 	I64("create_until", create_until_ms),
 	I64("settle", settle_ms),
 	ARR("superseded", JSON_STRV, superseded, superseded_count, NULL, 0),

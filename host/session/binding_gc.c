@@ -269,7 +269,7 @@ bool binding_names(const struct binding *b, const char *ref, const char *intent)
 }
 
 /* The found session becomes the row's own, under fresh numbers. */
-static void take_found(struct binding *b, int64_t now, const struct binding_found *found)
+static void take_found(struct binding *b, const struct binding_found *found)
 {
 	const struct binding_session *session = found->session;
 
@@ -278,7 +278,6 @@ static void take_found(struct binding *b, int64_t now, const struct binding_foun
 	b->target = found->target;
 	b->region = found->region;
 	b->intent = found->intent;
-	b->begun_ms = now;
 	b->ref = session->ref;
 	b->sealed_state = session->sealed_state;
 	b->boot_id = session->boot_id;
@@ -296,7 +295,7 @@ bool binding_claim_orphan(struct arena *a, struct binding *b, int64_t now, const
 	if (binding_names(b, stray.ref, found->intent))
 		return false;
 	if (b->state == BINDING_GONE) {
-		take_found(b, now, found);
+		take_found(b, found);
 		binding_to_releasing(b, CAUSE_ORPHAN, now);
 		return true;
 	}
@@ -316,7 +315,7 @@ int binding_adopt(struct arena *a, struct binding *b, int64_t now, const struct 
 	(void)a;
 	if (b->state != BINDING_GONE)
 		return err_set(err, ERR_CONFLICT, "the task has a session");
-	take_found(b, now, found);
+	take_found(b, found);
 	binding_move(b, BINDING_LIVE, CAUSE_NONE, now);
 	binding_set_ceiling(b, now, r, found->session->renewable);
 	b->release_next_ms = now;

@@ -213,7 +213,6 @@ static void a_claim_round_trips(void **state)
 			  .sent_attempt = 1,
 			  .handle = "pid 7",
 			  .target = "a",
-			  .session_ref = "ref",
 			  .incarnation = 3,
 			  .fence = 9,
 			  .cancel_requested_ms = 4000,
@@ -234,6 +233,19 @@ static void a_claim_round_trips(void **state)
 	assert_int_equal(claim_decode(arena, ID, NULL, 0, &back, NULL), 0);
 	assert_null(back.runner);
 	buf_fini(&buf);
+	arena_free(arena);
+}
+
+static void an_old_claim_is_read(void **state)
+{
+	static const char old[] = "{\"attempt\":2,\"target\":\"t\",\"session_ref\":\"r\",\"fence\":3}";
+	struct arena *arena = arena_new(1 << 16);
+	struct claim back;
+
+	(void)state;
+	assert_int_equal(claim_decode(arena, ID, old, strlen(old), &back, NULL), 0);
+	assert_string_equal(back.target, "t");
+	assert_int_equal(back.fence, 3);
 	arena_free(arena);
 }
 
@@ -308,6 +320,7 @@ int main(void)
 		cmocka_unit_test(inline_output_is_refused),	 cmocka_unit_test(the_body_is_shown_but_never_stored),
 		cmocka_unit_test(a_corrupt_row_names_its_id),	 cmocka_unit_test(a_cut_row_never_decodes),
 		cmocka_unit_test(a_claim_round_trips),		 cmocka_unit_test(ids_sort_by_time),
+		cmocka_unit_test(an_old_claim_is_read),
 		cmocka_unit_test(outputs_of_two_attempts_lie_apart),
 		cmocka_unit_test(a_record_leads_to_outputs_of_its_own_only),
 	};

@@ -337,6 +337,17 @@ static void a_row_that_cannot_be_understood_is_refused(void **state)
 		assert_int_equal(binding_decode(arena, &ident, docs[i], strlen(docs[i]), &b, NULL), ERR_CORRUPT);
 }
 
+static void an_old_row_is_read(void **state)
+{
+	static const char old[] = "{\"state\":\"live\",\"cause\":\"\",\"fence\":5,\"begun\":1700000000000,\"ref\":\"r\"}";
+	const struct ident ident = {"ws", "task"};
+
+	(void)state;
+	assert_int_equal(binding_decode(arena, &ident, old, strlen(old), &b, NULL), 0);
+	assert_int_equal(b.fence, 5);
+	assert_string_equal(b.ref, "r");
+}
+
 static void a_renewal_never_shortens_a_longer_idle_lease(void **state)
 {
 	struct binding_rules r = rules;
@@ -516,6 +527,7 @@ int main(void)
 		TEST(an_executions_operation_is_reaped_only_when_its_record_is_closed),
 		TEST(a_condemned_create_is_looked_for_until_it_can_no_longer_appear),
 		TEST(a_row_that_cannot_be_understood_is_refused),
+		TEST(an_old_row_is_read),
 		TEST(a_renewal_never_shortens_a_longer_idle_lease),
 		TEST(a_stray_that_turns_out_to_be_the_session_is_none_any_more),
 		TEST(whatever_may_exist_keeps_a_failed_row_from_being_gone),
