@@ -108,7 +108,8 @@ static const struct ctl_command operators[] = {
 		    "the reason. DRAINED is true where no new sessions are made; what lives goes on ('berthctl undrain' opens it).\n\n"
 		    "RUNNING counts the calls of the plugin right now, a command that runs among them. STUCK are those of them that are\n"
 		    "past their deadline and have not returned; too many degrade the target. CALLS and FAILURES count since berthd\n"
-		    "started, FAILURES those that ended in an error. These four are of the one daemon that is asked.\n",
+		    "started, FAILURES those that ended in an error, not those that found nothing. These four are of the one daemon\n"
+		    "that is asked.\n",
 	    .examples = "berthctl targets\n"),
 	ROW("drain", drain, "TARGET", "Close a target for new sessions; what lives there goes on.",
 	    .examples = "berthctl drain eu-1\n"),

@@ -68,7 +68,8 @@
 	X(TARGET_STUCK, GAUGE, "berth_target_calls_stuck", "calls", TARGET, NONE,                                      \
 	  "Provider calls that are past their deadline and have not returned.")                                        \
 	X(TARGET_CALLS, TOTAL, "berth_target_calls_total", "calls", TARGET, NONE, "Provider calls.")                   \
-	X(TARGET_FAILURES, TOTAL, "berth_target_call_failures_total", "calls", TARGET, NONE, "Provider calls that failed.") \
+	X(TARGET_FAILURES, TOTAL, "berth_target_call_failures_total", "calls", TARGET, NONE, \
+	  "Provider calls that failed, not those that found nothing.") \
 	X(PROCESS_RSS, GAUGE, "process_resident_memory_bytes", "bytes", NONE, NONE, "Resident memory of the daemon.")  \
 	X(PROCESS_FDS, GAUGE, "process_open_fds", "descriptors", NONE, NONE, "Open descriptors of the daemon.")        \
 	X(PROCESS_THREADS, GAUGE, "process_threads", "threads", NONE, NONE, "Threads of the daemon.")                  \

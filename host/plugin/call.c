@@ -505,6 +505,16 @@ void call_outside(struct call *call)
 	(void)call;
 }
 
+/* What is not there, a file that is not as its caller thinks, and a call that the host ended itself are no failures of a target. */
+static bool has_failed(const struct call *call, int32_t code, int rc)
+{
+	bool of_files = call->op >= &op_table[OP_FILE_READ] && call->op <= &op_table[OP_CHANGES];
+
+	if (of_files && ((code == BERTH_INVALID && rc == ERR_PROVIDER) || rc == ERR_CONFLICT))
+		return false;
+	return rc != 0 && rc != ERR_NOT_FOUND && rc != ERR_CANCELLED && rc != ERR_DETACHED;
+}
+
 int call_end(struct call *call, int32_t code, struct err *err)
 {
 	struct target_state *ts = call->target->state;
@@ -517,7 +527,7 @@ int call_end(struct call *call, int32_t code, struct err *err)
 	if (rc != 0 && has_stalled(call))
 		rc = call_stalled(call, err);
 	lock_take(&ts->lock);
-	ts->failures += rc != 0;
+	ts->failures += has_failed(call, code, rc);
 	lock_drop(&ts->lock);
 	call->op = NULL;
 	free_results(&call->before);
