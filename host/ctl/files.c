@@ -249,6 +249,8 @@ static int show_file(struct ctl *ctl, const char *path, const char *task, const 
 		ctl_json(reply.json);
 	else if (!rc)
 		show(reply.json);
+	if (rc && !strcmp(ctl_text(reply.json, "details.reason"), "not_directory"))
+		fprintf(stderr, "  only folders are listed; berthctl ls %s lists all files\n", task);
 	ctl_reply_fini(&reply);
 	return rc;
 }

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 
 #include "core/limits.h"
+#include "core/near.h"
 
 #define OPTION_MAX 40
 #define LONG_BASE 256
@@ -206,13 +207,38 @@ static int take(const struct parser *p, size_t at, const char *text)
 	return 0;
 }
 
+/* The option that "--word" is a slip of, or NULL. */
+static const char *nearest(const struct parser *p, const char *word, size_t len)
+{
+	size_t least = NEAR_SLIPS + 1;
+	const char *best = NULL;
+	char name[32];
+
+	if (len < 4 || len - 2 >= sizeof(name) || strncmp(word, "--", 2) != 0)
+		return NULL;
+	snprintf(name, sizeof(name), "%.*s", (int)len - 2, word + 2);
+	for (size_t i = 0; i < p->count; i++) {
+		size_t far = near_distance(name, p->rows[i]->name);
+
+		if (far < least && far < strlen(name) / 2) {
+			least = far;
+			best = p->rows[i]->name;
+		}
+	}
+	return best;
+}
+
 static int refuse(const struct parser *p, int got, const char *word)
 {
-	const char *name = p->command->name;
+	const char *name = p->command->name, *near;
 	int len = (int)strcspn(word, "="); /* the value may be a secret */
 
 	if (got == ':')
 		return ctl_fail(CTL_USAGE, "%s: '%.*s' needs a value; see berthctl %s --help", name, len, word, name);
+	near = nearest(p, word, (size_t)len);
+	if (near)
+		return ctl_fail(CTL_USAGE, "%s: '%.*s' is not an option of this command; did you mean '--%s'? berthctl %s --help lists all",
+				name, len, word, near, name);
 	return ctl_fail(CTL_USAGE, "%s: '%.*s' is not an option of this command; see berthctl %s --help", name, len, word, name);
 }
 
