@@ -17,8 +17,8 @@ int32_t exec_signal(struct kube *k, struct berth_call *call, struct session *ses
 int32_t exec_forget(struct kube *k, struct berth_call *call, struct session *session, const char *id, uint32_t attempt,
 		    struct kerr *err);
 
-/* By one request; call may be NULL. They may be gone before. OK: the list is taken, and owed again as far as the executor
- * passed it over. */
+/* By one request; call may be NULL. They may be gone before. OK: the list is taken, and owed again when the executor
+ * passed some over. */
 int32_t exec_forget_all(struct kube *k, struct berth_call *call, struct session *session, struct owed_command *list,
 			struct kerr *err);
 

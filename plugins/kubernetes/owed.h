@@ -39,8 +39,8 @@ bool owed_add(struct owed *owed, const struct session *session, const char *id, 
 struct owed_command *owed_take(struct owed *owed, const struct session *session);
 /* They could not be told. Takes the list. */
 void owed_again(struct owed *owed, const struct session *session, struct owed_command *list);
-/* They were told, and some were passed over: which ones is not known, and one that is gone may be told again. False: some
- * of them are given up. Takes the list. */
+/* They were told, and some were passed over: which ones is not known, and one that is gone may be told again. False:
+ * some of them are given up. Takes the list. */
 bool owed_passed(struct owed *owed, const struct session *session, struct owed_command *list);
 /* Whether it is to be asked for anew, since the executor still knows it. */
 bool owed_has(struct owed *owed, const struct session *session, const char *id);

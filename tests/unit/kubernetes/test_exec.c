@@ -398,7 +398,8 @@ static void test_a_stop_that_is_too_early(void **state)
 	assert_non_null(strstr(script.seen[3].url, "/v1/signal"));
 }
 
-#define RAN(forgotten) "X {\"kind\": \"exit\", \"quiescent\": \"yes\"}\nR {\"code\": \"ok\", \"forgotten\": " forgotten "}"
+#define RAN(forgotten)                                                                                                 \
+	"X {\"kind\": \"exit\", \"quiescent\": \"yes\"}\nR {\"code\": \"ok\", \"forgotten\": " forgotten "}"
 
 static void owe(const char *const *ids, size_t count)
 {
@@ -434,7 +435,8 @@ static void test_the_first_that_is_passed_over(void **state)
 		{{"/v1/forget", 200, "R {\"code\": \"ok\", \"forgotten\": 0}", NULL, 0, true},
 		 {"/v1/reattach", 200, ENDED, NULL, 0, true},
 		 {0}},
-		{{"/v1/forget", 409, "", "{\"code\": \"conflict\", \"reason\": \"running\", \"forgotten\": 1}", 0, true},
+		{{"/v1/forget", 409, "",
+		  "{\"code\": \"conflict\", \"reason\": \"running\", \"forgotten\": 1}", 0, true},
 		 {"/v1/reattach", 200, ENDED, NULL, 0, true},
 		 {0}},
 		{{"/v1/forget", 200, "R {\"code\": \"ok\", \"forgotten\": 1}", NULL, 0, true},
