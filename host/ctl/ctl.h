@@ -257,7 +257,7 @@ void ctl_say_missing(struct json_object *record, bool of_stdout, bool of_stderr)
 /* The exit code of exec for a terminal record, with a sentence for what a code alone does not tell. */
 int ctl_end(struct json_object *record, bool quiet);
 /* SIGINT and SIGTERM ask for a cancel from now on, of the execution that ctl_cancel_target names; a second one leaves. */
-void ctl_cancel_on_signal(bool on);
+void ctl_cancel_on_signal(void);
 void ctl_cancel_target(const char *id);
 void ctl_leave_behind(const char *sentence); /* the line to say on leaving, lent; NULL: nothing is left */
 void ctl_ask_cancel(void); /* as a signal does */

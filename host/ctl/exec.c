@@ -267,7 +267,7 @@ static int run(struct ctl *ctl, const struct ctl_create *create, const struct ex
 
 	/* From before the create on: a command whose id is not known yet could not be cancelled. */
 	if (!o->detach)
-		ctl_cancel_on_signal(true);
+		ctl_cancel_on_signal();
 	ctl_stop_on_signal(false);
 	if (ctl_stopped())
 		return CTL_BERTH;

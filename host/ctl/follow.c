@@ -48,9 +48,9 @@ static void on_signal(int number)
 	_exit(CTL_CANCELLED);
 }
 
-void ctl_cancel_on_signal(bool on)
+void ctl_cancel_on_signal(void)
 {
-	struct sigaction action = {.sa_handler = on ? on_signal : SIG_DFL};
+	struct sigaction action = {.sa_handler = on_signal};
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);

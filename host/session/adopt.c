@@ -189,7 +189,7 @@ static int adopt_row(struct sessions *s, struct txn *txn, struct row *row, void 
 	if (r == 0)
 		r = txn_next(txn, &found.incarnation, err);
 	if (r == 0)
-		r = binding_adopt(txn_arena(txn), &row->b, row->now, &s->rules, &found, err);
+		r = binding_adopt(&row->b, row->now, &s->rules, &found, err);
 	row->changed = row->notify = adopt->adopted = r == 0;
 	return r;
 }

@@ -176,17 +176,16 @@ struct binding_session { /* what a provider told */
 };
 /* The events of a provisioner answer ERR_CONFLICT when the fence is old, and 0 without a change when they are repeated. */
 /* A create is about to be sent and could be until until_ms; 0 = certainly none was. */
-int binding_creating(struct binding *b, int64_t now, int64_t fence, int64_t until_ms, struct err *err);
-int binding_created(struct arena *a, struct binding *b, int64_t now, int64_t fence, const struct binding_session *s,
+int binding_creating(struct binding *b, int64_t fence, int64_t until_ms, struct err *err);
+int binding_created(struct arena *a, struct binding *b, int64_t fence, const struct binding_session *s,
 		    struct err *err);
 int binding_publish(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence,
 		    const struct binding_session *s, struct err *err);
 /* Provisioning failed: to releasing when anything was or may have been created, else to gone; the failure is kept for the waiters with
  * a back-off (1 s doubling to 30 s, or the provider's retry-after). */
-int binding_fail(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence,
-		 const struct err *why, struct err *err);
+int binding_fail(struct arena *a, struct binding *b, int64_t now, int64_t fence, const struct err *why, struct err *err);
 /* Nothing usable came of the old token: it is superseded by a new one. A ref the row still has becomes a stray. */
-int binding_retoken(struct arena *a, struct binding *b, int64_t now, int64_t fence, const char *intent, struct err *err);
+int binding_retoken(struct arena *a, struct binding *b, int64_t fence, const char *intent, struct err *err);
 int binding_add_stray(struct arena *a, struct binding *b, int64_t fence, const struct binding_stray *stray,
 		      struct err *err);
 /* The provisioner of this incarnation has stopped and sends nothing any more (condemned, or its fence is old). made: what
@@ -198,7 +197,7 @@ void binding_stray_tried(struct binding *b, int64_t now, const struct binding_ru
 /* The provider moved its expiry to effective_ms when asked_ms was asked for; less becomes the ceiling, less the margin. */
 void binding_extended(struct binding *b, const struct binding_rules *r, int64_t asked_ms, int64_t effective_ms);
 /* The provider said that the session in the row is another task's: forgotten, never released. */
-int binding_disclaim(struct binding *b, int64_t now, int64_t fence, struct err *err);
+int binding_disclaim(struct binding *b, int64_t fence, struct err *err);
 /* A session with this identity that was found at the provider. */
 struct binding_found {
 	const char *host;
@@ -216,8 +215,8 @@ bool binding_names(const struct binding *b, const char *ref, const char *intent)
  * changed (it is named, or the row is on the move and will find it itself). */
 bool binding_claim_orphan(struct arena *a, struct binding *b, int64_t now, const struct binding_found *found, struct err *err);
 /* The store was lost, and with it this session's row: live again, with an idle lease. */
-int binding_adopt(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r,
-		  const struct binding_found *found, struct err *err);
+int binding_adopt(struct binding *b, int64_t now, const struct binding_rules *r, const struct binding_found *found,
+		  struct err *err);
 /* The text of a row as far as its one operation goes, to be told to a store that takes the place of a lost one. */
 int binding_keep(const struct binding *b, const char *op_id, struct buf *buf);
 /* Puts the row back where there is none, and the operation where the same session stands. False: the task has another session now

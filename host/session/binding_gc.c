@@ -309,10 +309,9 @@ bool binding_claim_orphan(struct arena *a, struct binding *b, int64_t now, const
 	return true;
 }
 
-int binding_adopt(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r,
-		  const struct binding_found *found, struct err *err)
+int binding_adopt(struct binding *b, int64_t now, const struct binding_rules *r, const struct binding_found *found,
+		  struct err *err)
 {
-	(void)a;
 	if (b->state != BINDING_GONE)
 		return err_set(err, ERR_CONFLICT, "the task has a session");
 	take_found(b, found);

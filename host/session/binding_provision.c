@@ -40,9 +40,8 @@ static int keep(struct arena *a, const char **ret, const char *str)
 	return 0;
 }
 
-int binding_creating(struct binding *b, int64_t now, int64_t fence, int64_t until_ms, struct err *err)
+int binding_creating(struct binding *b, int64_t fence, int64_t until_ms, struct err *err)
 {
-	(void)now;
 	if (!provisioning(b) || b->fence != fence)
 		return refuse(err);
 	b->create_until_ms = until_ms;
@@ -112,10 +111,9 @@ static int take_session(struct arena *a, struct binding *b, const struct binding
 	return 0;
 }
 
-int binding_created(struct arena *a, struct binding *b, int64_t now, int64_t fence, const struct binding_session *s,
+int binding_created(struct arena *a, struct binding *b, int64_t fence, const struct binding_session *s,
 		    struct err *err)
 {
-	(void)now;
 	if (!provisioning(b) || b->fence != fence)
 		return refuse(err);
 	if (!s->ref || !*s->ref)
@@ -154,7 +152,7 @@ int binding_publish(struct arena *a, struct binding *b, int64_t now, const struc
 
 	if (b->state == BINDING_LIVE && b->fence == fence && strcmp(b->ref, s->ref) == 0)
 		return 0;
-	code = binding_created(a, b, now, fence, s, err);
+	code = binding_created(a, b, fence, s, err);
 	if (code)
 		return code;
 	binding_move(b, BINDING_LIVE, CAUSE_NONE, now);
@@ -186,12 +184,10 @@ static int keep_failure(struct arena *a, struct binding *b, int64_t now, int64_t
 	return 0;
 }
 
-int binding_fail(struct arena *a, struct binding *b, int64_t now, const struct binding_rules *r, int64_t fence,
-		 const struct err *why, struct err *err)
+int binding_fail(struct arena *a, struct binding *b, int64_t now, int64_t fence, const struct err *why, struct err *err)
 {
 	int code;
 
-	(void)r;
 	if (!provisioning(b) && fence && b->fence == fence && b->fail_fence == fence)
 		return 0;
 	if (!provisioning(b) || b->fence != fence)
@@ -209,11 +205,10 @@ int binding_fail(struct arena *a, struct binding *b, int64_t now, const struct b
 	return 0;
 }
 
-int binding_retoken(struct arena *a, struct binding *b, int64_t now, int64_t fence, const char *intent, struct err *err)
+int binding_retoken(struct arena *a, struct binding *b, int64_t fence, const char *intent, struct err *err)
 {
 	const char **tokens;
 
-	(void)now;
 	if (!provisioning(b) || b->fence != fence)
 		return refuse(err);
 	if (strcmp(b->intent, intent) == 0)
@@ -242,9 +237,8 @@ int binding_add_stray(struct arena *a, struct binding *b, int64_t fence, const s
 	return binding_put_stray(a, b, stray, err);
 }
 
-int binding_disclaim(struct binding *b, int64_t now, int64_t fence, struct err *err)
+int binding_disclaim(struct binding *b, int64_t fence, struct err *err)
 {
-	(void)now;
 	if (!provisioning(b) || b->fence != fence)
 		return refuse(err);
 	b->ref = b->sealed_state = b->boot_id = b->root = b->isolation = "";

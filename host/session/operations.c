@@ -293,8 +293,9 @@ static int set_start_failed(struct sessions *s, struct txn *txn, struct row *row
 {
 	const struct start_failed *failed = arg;
 
+	(void)s;
 	row->changed = row->notify = true;
-	return binding_fail(txn_arena(txn), &row->b, row->now, &s->rules, failed->fence, failed->why, err);
+	return binding_fail(txn_arena(txn), &row->b, row->now, failed->fence, failed->why, err);
 }
 
 static int begin_provision(struct sessions *s, struct session_begin *begin, struct err *err)

@@ -114,8 +114,9 @@ static int set_failed(struct sessions *s, struct txn *txn, struct row *row, void
 {
 	const struct failure *failure = arg;
 
+	(void)s;
 	row->changed = row->notify = true;
-	return binding_fail(txn_arena(txn), &row->b, row->now, &s->rules, failure->job->fence, failure->why, err);
+	return binding_fail(txn_arena(txn), &row->b, row->now, failure->job->fence, failure->why, err);
 }
 
 struct let_go {

@@ -26,7 +26,7 @@ static int set_creating(struct sessions *s, struct txn *txn, struct row *row, vo
 	(void)s;
 	(void)txn;
 	row->changed = true;
-	return binding_creating(&row->b, row->now, creating->job->fence, until_ms, err);
+	return binding_creating(&row->b, creating->job->fence, until_ms, err);
 }
 
 #define NEVER_SENT (-1)

@@ -39,7 +39,7 @@ int provision_pause(struct job *job, int64_t tries, int64_t first_ms, int64_t mo
 static int set_created(struct sessions *s, struct txn *txn, struct row *row, void *arg, struct err *err)
 {
 	const struct taken *taken = arg;
-	int r = binding_created(txn_arena(txn), &row->b, row->now, taken->job->fence, taken->session, err);
+	int r = binding_created(txn_arena(txn), &row->b, taken->job->fence, taken->session, err);
 
 	(void)s;
 	row->changed = true;
@@ -80,7 +80,7 @@ static int set_token(struct sessions *s, struct txn *txn, struct row *row, void 
 
 	(void)s;
 	row->changed = true;
-	return binding_retoken(txn_arena(txn), &row->b, row->now, retoken->job->fence, retoken->intent, err);
+	return binding_retoken(txn_arena(txn), &row->b, retoken->job->fence, retoken->intent, err);
 }
 
 /* ---- find and adopt ---- */

@@ -54,7 +54,7 @@ static int set_disclaimed(struct sessions *s, struct txn *txn, struct row *row, 
 	(void)s;
 	(void)txn;
 	row->changed = true;
-	return binding_disclaim(&row->b, row->now, job->fence, err);
+	return binding_disclaim(&row->b, job->fence, err);
 }
 
 static bool is_mine(const struct provision *p)

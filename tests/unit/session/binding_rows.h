@@ -100,8 +100,8 @@ static inline void row_failed(struct arena *a, struct binding *b, bool created)
 	err_set(&why, ERR_CAPACITY, "no room");
 	err_reason(&why, "no_room");
 	if (created)
-		assert(binding_created(a, b, T0, 10, session_of("ref-1"), NULL) == 0);
-	assert(binding_fail(a, b, T0, &rules, 10, &why, NULL) == 0);
+		assert(binding_created(a, b, 10, session_of("ref-1"), NULL) == 0);
+	assert(binding_fail(a, b, T0, 10, &why, NULL) == 0);
 }
 
 static inline void row_releasing(struct arena *a, struct binding *b)
@@ -130,7 +130,7 @@ static inline void row_make(struct arena *a, enum row row, struct binding *b)
 		break;
 	case ROW_HYDRATING:
 		row_provisioning(a, b, "op-1");
-		assert(binding_created(a, b, T0, 10, session_of("ref-1"), NULL) == 0);
+		assert(binding_created(a, b, 10, session_of("ref-1"), NULL) == 0);
 		binding_move(b, BINDING_HYDRATING, CAUSE_NONE, T0);
 		break;
 	case ROW_IDLE:

@@ -167,7 +167,7 @@ static void failures_back_off(void **state)
 
 		in.fence = 10 + i;
 		assert_int_equal(binding_begin(arena, &b, now, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
-		assert_int_equal(binding_fail(arena, &b, now, &rules, (int64_t)in.fence, &why, NULL), 0);
+		assert_int_equal(binding_fail(arena, &b, now, (int64_t)in.fence, &why, NULL), 0);
 		assert_int_equal(b.fail_until_ms - now, waits[i]);
 		now = b.fail_until_ms;
 	}
@@ -179,7 +179,7 @@ static void failures_back_off(void **state)
 
 	in.fence = 50;
 	assert_int_equal(binding_begin(arena, &b, now, &rules, &in, &outcome, &retry_at, &changed, NULL), 0);
-	assert_int_equal(binding_fail(arena, &b, now, &rules, 50, &why, NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, now, 50, &why, NULL), 0);
 	assert_int_equal(b.fail_until_ms - now, 3600000);
 }
 
@@ -250,7 +250,7 @@ static void a_restart_drops_only_what_nobody_goes_on_with(void **state)
 	assert_true(binding_resume(&b, T0 + 2, &rules, "op-1", "host-b"));
 	assert_false(binding_renew(&b, T0 + 3, &rules, "op-1", HOST));
 	row_provisioning(arena, &b, "op-1");
-	assert_int_equal(binding_creating(&b, T0, 10, T0 + 60000, NULL), 0);
+	assert_int_equal(binding_creating(&b, 10, T0 + 60000, NULL), 0);
 	binding_restart(&b, T0 + 1, &rules, "host-b", &changed);
 	assert_int_equal(b.op_count, 0);
 	assert_int_equal(b.owner_until_ms, T0 + 1);
@@ -312,9 +312,9 @@ static void a_condemned_create_is_looked_for_until_it_can_no_longer_appear(void 
 
 	(void)state;
 	row_provisioning(arena, &b, "op-1");
-	assert_int_equal(binding_creating(&b, T0, 10, T0 + 60000, NULL), 0);
+	assert_int_equal(binding_creating(&b, 10, T0 + 60000, NULL), 0);
 	assert_int_equal(binding_teardown(&b, T0 + 1, &rules, false, 15, &changed), TEARDOWN_UNDER_WAY);
-	assert_int_equal(binding_created(arena, &b, T0 + 2, 10, session_of("ref-1"), NULL), ERR_CONFLICT);
+	assert_int_equal(binding_created(arena, &b, 10, session_of("ref-1"), NULL), ERR_CONFLICT);
 	assert_int_equal(binding_gc(&b, T0 + 2, &rules, &in, &changed), GC_NOTHING);
 	/* The provisioner reports what it made and that it has stopped: no need to wait for its time to pass. */
 	const struct binding_stray made = {"ref-1", ""};
@@ -373,7 +373,7 @@ static void a_stray_that_turns_out_to_be_the_session_is_none_any_more(void **sta
 		assert_int_equal(binding_add_stray(arena, &b, 10, &strays[i], NULL), 0);
 	assert_int_equal(binding_add_stray(arena, &b, 10, &strays[0], NULL), 0);
 	assert_int_equal(b.stray_count, 2);
-	assert_int_equal(binding_created(arena, &b, T0, 10, session_of("ref-1"), NULL), 0);
+	assert_int_equal(binding_created(arena, &b, 10, session_of("ref-1"), NULL), 0);
 	assert_int_equal(b.stray_count, 1);
 	assert_string_equal(b.strays[0].ref, "ref-2");
 	assert_int_equal(binding_add_stray(arena, &b, 10, &strays[0], NULL), 0);
@@ -387,18 +387,18 @@ static void whatever_may_exist_keeps_a_failed_row_from_being_gone(void **state)
 	(void)state;
 	err_set(&why, ERR_PROVIDER, "it broke");
 	row_provisioning(arena, &b, "op-1");
-	assert_int_equal(binding_creating(&b, T0, 10, T0 + 5, NULL), 0);
-	assert_int_equal(binding_fail(arena, &b, T0, &rules, 10, &why, NULL), 0);
+	assert_int_equal(binding_creating(&b, 10, T0 + 5, NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, T0, 10, &why, NULL), 0);
 	assert_int_equal(b.state, BINDING_RELEASING);
 	row_provisioning(arena, &b, "op-1");
-	assert_int_equal(binding_retoken(arena, &b, T0, 10, "token-2", NULL), 0);
-	assert_int_equal(binding_fail(arena, &b, T0, &rules, 10, &why, NULL), 0);
+	assert_int_equal(binding_retoken(arena, &b, 10, "token-2", NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, T0, 10, &why, NULL), 0);
 	assert_int_equal(b.state, BINDING_RELEASING);
 	/* Certainly refused: nothing to look for. */
 	row_provisioning(arena, &b, "op-1");
-	assert_int_equal(binding_creating(&b, T0, 10, T0 + 5, NULL), 0);
-	assert_int_equal(binding_creating(&b, T0, 10, 0, NULL), 0);
-	assert_int_equal(binding_fail(arena, &b, T0, &rules, 10, &why, NULL), 0);
+	assert_int_equal(binding_creating(&b, 10, T0 + 5, NULL), 0);
+	assert_int_equal(binding_creating(&b, 10, 0, NULL), 0);
+	assert_int_equal(binding_fail(arena, &b, T0, 10, &why, NULL), 0);
 	assert_int_equal(b.state, BINDING_GONE);
 }
 
@@ -418,7 +418,7 @@ static void a_takeover_waits_for_a_create_that_may_still_be_sent(void **state)
 	for (int certain = 0; certain < 2; certain++) {
 		in.certain = certain;
 		row_provisioning(arena, &b, "op-1");
-		assert_int_equal(binding_creating(&b, T0, 10, T0 + 60000, NULL), 0);
+		assert_int_equal(binding_creating(&b, 10, T0 + 60000, NULL), 0);
 		assert_int_equal(binding_gc(&b, T0 + 1, &rules, &in, &changed), GC_TAKE_OVER);
 		assert_int_equal(b.create_until_ms, certain ? T0 + 1 : T0 + 60000);
 		assert_string_equal(b.owner, "host-b");

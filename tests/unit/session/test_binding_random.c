@@ -113,7 +113,7 @@ static void ev_created(struct world *w)
 {
 	const struct binding_session *s = new_session(w);
 
-	if (binding_created(w->arena, &w->b, w->now, w->fence, s, NULL) == 0)
+	if (binding_created(w->arena, &w->b, w->fence, s, NULL) == 0)
 		w->ref_count++;
 }
 
@@ -136,13 +136,13 @@ static void ev_publish(struct world *w)
 
 static void ev_creating(struct world *w)
 {
-	binding_creating(&w->b, w->now, w->fence, w->now + 1000, NULL);
+	binding_creating(&w->b, w->fence, w->now + 1000, NULL);
 }
 
 static void ev_retoken(struct world *w)
 {
 	snprintf(w->intent, sizeof(w->intent), "i-%llu", (unsigned long long)w->next++);
-	binding_retoken(w->arena, &w->b, w->now, w->fence, w->intent, NULL);
+	binding_retoken(w->arena, &w->b, w->fence, w->intent, NULL);
 }
 
 static void ev_fail(struct world *w)
@@ -150,7 +150,7 @@ static void ev_fail(struct world *w)
 	struct err why = {0};
 
 	err_set(&why, ERR_PROVIDER, "it broke");
-	binding_fail(w->arena, &w->b, w->now, &rules, w->fence, &why, NULL);
+	binding_fail(w->arena, &w->b, w->now, w->fence, &why, NULL);
 }
 
 static void ev_let_go(struct world *w)

@@ -76,7 +76,7 @@ static struct result do_fail(struct binding *b)
 	struct err why = {0};
 
 	err_set(&why, ERR_PROVIDER, "it broke");
-	return coded(binding_fail(arena, b, T0 + 1, &rules, b->fence, &why, NULL));
+	return coded(binding_fail(arena, b, T0 + 1, b->fence, &why, NULL));
 }
 
 static struct result do_released(struct binding *b, bool ok)
@@ -104,14 +104,14 @@ static struct result do_stray(struct binding *b)
 	X(end_unproven, do_end(b, "op-1", false, false))                                                            \
 	X(end_lost, do_end(b, "op-1", true, true))                                                                  \
 	X(end_unknown, do_end(b, "op-9", false, true))                                                              \
-	X(creating, coded(binding_creating(b, T0 + 1, b->fence, T0 + 9, NULL)))                                     \
-	X(creating_old, coded(binding_creating(b, T0 + 1, b->fence - 1, T0 + 9, NULL)))                             \
-	X(created, coded(binding_created(arena, b, T0 + 1, b->fence, session_of("ref-2"), NULL)))                   \
-	X(created_old, coded(binding_created(arena, b, T0 + 1, b->fence - 1, session_of("ref-2"), NULL)))           \
+	X(creating, coded(binding_creating(b, b->fence, T0 + 9, NULL)))                                             \
+	X(creating_old, coded(binding_creating(b, b->fence - 1, T0 + 9, NULL)))                                     \
+	X(created, coded(binding_created(arena, b, b->fence, session_of("ref-2"), NULL)))                           \
+	X(created_old, coded(binding_created(arena, b, b->fence - 1, session_of("ref-2"), NULL)))                   \
 	X(publish, coded(binding_publish(arena, b, T0 + 1, &rules, b->fence, session_of("ref-2"), NULL)))           \
 	X(publish_old, coded(binding_publish(arena, b, T0 + 1, &rules, b->fence - 1, session_of("ref-2"), NULL)))   \
 	X(fail, do_fail(b))                                                                                         \
-	X(retoken, coded(binding_retoken(arena, b, T0 + 1, b->fence, "token-2", NULL)))                             \
+	X(retoken, coded(binding_retoken(arena, b, b->fence, "token-2", NULL)))                                     \
 	X(stray, do_stray(b))                                                                                       \
 	X(teardown, do_teardown(b, false))                                                                          \
 	X(teardown_force, do_teardown(b, true))                                                                     \
