@@ -25,6 +25,7 @@
 #define FLEET_REQUESTS "requests"
 #define FLEET_GIVEN "given"
 #define FLEET_CANCEL "cancel:"
+#define EXECUTION_WATCH "exec:" /* of the watch key */
 
 #define RUN_MAGIC 0x72756e21u
 #define REASON_MAX 31
@@ -118,6 +119,7 @@ struct run {
 	bool slot;		 /* counts as busy */
 	bool taken;		 /* counts for the concurrency of its task and tenant */
 	bool heir;		 /* a former runner had it: its operation may have a place at the session already */
+	bool passed;		 /* another host took or ended it, as is told */
 	bool cancel;		 /* asked for; reason below */
 	char cancel_reason[REASON_MAX + 1];
 	char lost[REASON_MAX + 1]; /* why the hold was lost, or "" */
@@ -161,6 +163,7 @@ struct run {
 };
 
 struct fleet;
+struct look;
 
 struct executions {
 	/* Constant once made; what they point to has locks of its own. */
@@ -192,6 +195,7 @@ struct executions {
 	struct map *tasks; /* key -> run_task */
 	struct map *tenants;   /* workspace -> run_tenant */
 	struct run_turn *ring; /* of tenants */
+	struct look *looks;    /* of recover.c, under way */
 	unsigned runner_concurrency, queue_max;
 	unsigned tenant_concurrency, tenant_queue_max; /* 0: no limit */
 	unsigned busy;	  /* runs that workers have */
@@ -224,7 +228,7 @@ enum next {
  * the execution has a run, and never gets two. */
 int queue_add(struct executions *e, const struct ident *ident, const char *id, bool limited, bool *ret_room,
 	      struct run **ret, struct err *err);
-/* OWNED -> READY. The owner has no claim to it any more. */
+/* OWNED -> READY, or its end, when it was passed on. The owner has no claim to it any more. */
 void queue_ready(struct run *run);
 /* Hands an OWNED run with a slot to a worker. */
 void queue_submit(struct run *run);
@@ -232,6 +236,9 @@ void queue_submit(struct run *run);
 void queue_park(struct run *run);
 /* READY or PARKED -> OWNED; false when somebody owns it. */
 bool queue_take_locked(struct run *run);
+/* The same of one that waits for its first turn though it was passed on: it is to be left with queue_leave. */
+bool queue_pass_locked(struct run *run);
+void queue_leave(struct run *run);
 void queue_wake_locked(struct run *run); /* PARKED -> READY */
 /* The run ended, as far as this process is concerned: off the lists; the owner's reference is dropped. */
 void queue_end(struct run *run);
@@ -457,6 +464,9 @@ int recover_waiting(struct executions *e, struct err *err);
 int recover_adopt(struct executions *e, const char *id, struct err *err);
 /* The same of one whose claim is over, which may stand in line here since before it was claimed. */
 int recover_inherit(struct executions *e, const char *id, struct err *err);
+/* Another host took or ended it: it does not wait here any more, unless it had a turn here. Asks no store; should it not be
+ * so, the looks for missing messages and ended claims bring it back. */
+void recover_passed(struct executions *e, const char *id);
 /* A claim without a record that can be read becomes a dead letter. */
 int recover_bury_claim(struct executions *e, const char *id, struct err *err);
 void sweep_line(struct executions *e); /* ends what waited in line for too long, or was cancelled there */

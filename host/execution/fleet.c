@@ -3,7 +3,7 @@
  * Owns what this host has to learn of the other hosts of its store: new requests, claims that ended without their
  * runner, cancels that were asked elsewhere, claims that another host took. One thread, and one for each of what may take
  * long, which no cancel waits for; only where the store is shared. Notices only make it look earlier than it would. Never
- * judges by a notice: it looks at the rows.
+ * judges by a notice, it looks at the rows; but what waits here leaves the line when another host tells that it took it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,6 +298,8 @@ static void on_notice(const char *key, void *arg)
 		if (is_ours(e, key + strlen(FLEET_CANCEL)))
 			wake(fleet, &fleet->claims);
 	} else {
+		if (strncmp(key, EXECUTION_WATCH, strlen(EXECUTION_WATCH)) == 0)
+			recover_passed(e, key + strlen(EXECUTION_WATCH));
 		watch_notify(e->config.watch, key);
 	}
 }

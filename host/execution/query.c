@@ -17,7 +17,7 @@
 
 void execution_watch_key(const char *id, char ret_key[64])
 {
-	snprintf(ret_key, 64, "exec:%s", id);
+	snprintf(ret_key, 64, EXECUTION_WATCH "%s", id);
 }
 
 static int check_id(const char *id, struct err *err)

@@ -439,13 +439,17 @@ struct run *queue_find_locked(struct executions *e, const char *id)
 void queue_ready(struct run *run)
 {
 	struct executions *e = run->e;
+	bool passed;
 
 	lock_take(&e->lock);
 	assert(run->state == RUN_OWNED);
 	drop_slot(run);
 	ready_locked(run);
+	passed = queue_pass_locked(run);
 	queue_dispatch_locked(e);
 	lock_drop(&e->lock);
+	if (passed)
+		queue_leave(run);
 }
 
 void queue_submit(struct run *run)
@@ -495,6 +499,17 @@ bool queue_take_locked(struct run *run)
 	set_state(run, RUN_OWNED);
 	task_judge(run->e, run->task);
 	return true;
+}
+
+bool queue_pass_locked(struct run *run)
+{
+	return run->passed && !had_turn(run) && !run->claimed && !run->cancel && queue_take_locked(run);
+}
+
+void queue_leave(struct run *run)
+{
+	output_moved(run);
+	queue_end(run);
 }
 
 void queue_wake_locked(struct run *run)

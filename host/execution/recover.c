@@ -24,7 +24,31 @@ struct look {
 	struct ident ident;
 	bool hold, foreign;
 	bool put; /* in line, by this look */
+	/* Under executions.lock. */
+	struct look *next;
+	bool passed; /* meanwhile */
 };
+
+static void look_begin(struct look *look)
+{
+	struct executions *e = look->e;
+
+	lock_take(&e->lock);
+	look->next = e->looks;
+	e->looks = look;
+	lock_drop(&e->lock);
+}
+
+static void look_end(struct look *look)
+{
+	struct look **at = &look->e->looks;
+
+	lock_take(&look->e->lock);
+	while (*at != look)
+		at = &(*at)->next;
+	*at = look->next;
+	lock_drop(&look->e->lock);
+}
 
 static int look_step(struct txn *txn, void *arg, struct err *err)
 {
@@ -74,6 +98,7 @@ static int put_in_line(struct executions *e, struct look *look, struct err *err)
 	run->facts.lasts_ms = 0; /* its worker reads them again */
 	lock_take(&e->lock);
 	run->queue_expires_ms = look->facts.queue_expires_ms;
+	run->passed |= look->passed;
 	if (look->status != RECORD_QUEUED)
 		queue_inherit_locked(run, look->status == RECORD_RUNNING);
 	lock_drop(&e->lock);
@@ -89,14 +114,14 @@ static int adopt(struct executions *e, const char *id, bool *ret_put, struct err
 
 	if (is_known(e, id))
 		return 0;
+	look_begin(&look);
 	rc = store_view(e->config.store, look_step, &look, err);
-	if (rc)
+	if (rc == 0 && !look.foreign && !record_status_terminal(look.status))
+		rc = put_in_line(e, &look, err);
+	look_end(&look);
+	*ret_put = look.put;
+	if (rc || !record_status_terminal(look.status))
 		return rc;
-	if (!record_status_terminal(look.status)) {
-		rc = look.foreign ? 0 : put_in_line(e, &look, err);
-		*ret_put = look.put;
-		return rc;
-	}
 	snprintf(subject, sizeof(subject), "%s", id);
 	return steps_update(e, ack_step, subject, err);
 }
@@ -106,6 +131,24 @@ int recover_adopt(struct executions *e, const char *id, struct err *err)
 	bool put = false;
 
 	return adopt(e, id, &put, err);
+}
+
+void recover_passed(struct executions *e, const char *id)
+{
+	struct run *run;
+	bool passed = false;
+
+	lock_take(&e->lock);
+	for (struct look *look = e->looks; look; look = look->next)
+		look->passed |= strcmp(look->id, id) == 0;
+	run = queue_find_locked(e, id);
+	if (run) {
+		run->passed = true; /* for whoever owns it */
+		passed = queue_pass_locked(run);
+	}
+	lock_drop(&e->lock);
+	if (passed)
+		queue_leave(run);
 }
 
 /* It waits for its first turn here. */
@@ -359,6 +402,7 @@ int recover_spent(struct executions *e, struct err *err)
 struct open_page {
 	char after[IDENT_ID_MAX + 1];
 	char ids[PAGE][IDENT_ID_MAX + 1];
+	enum record_status status[PAGE];
 	size_t count, seen;
 	struct arena *arena;
 };
@@ -371,9 +415,10 @@ static bool open_one(const struct store_row *row, void *arg)
 	page->seen++;
 	snprintf(page->after, sizeof(page->after), "%s", row->key);
 	arena_reset(page->arena);
-	if (record_decode_status(page->arena, row->key, row->doc, row->doc_len, &status, NULL) == 0 &&
-	    !record_status_terminal(status))
+	if (record_decode_status(page->arena, row->key, row->doc, row->doc_len, &status, NULL) == 0) {
+		page->status[page->count] = status;
 		snprintf(page->ids[page->count++], sizeof(page->ids[0]), "%s", row->key);
+	}
 	return true;
 }
 
@@ -398,6 +443,14 @@ static int adopt_missed(struct executions *e, const char *id, struct err *err)
 	return rc == ERR_NOT_FOUND || rc == ERR_CORRUPT ? 0 : rc;
 }
 
+/* That another host took or ended it may not have been heard. */
+static int look_at(struct executions *e, const char *id, enum record_status status, struct err *err)
+{
+	if (status != RECORD_QUEUED)
+		recover_passed(e, id);
+	return record_status_terminal(status) ? 0 : adopt_missed(e, id, err);
+}
+
 /* All whose ids come after `after`. */
 static int look_through(struct executions *e, const char *after, struct err *err)
 {
@@ -414,7 +467,7 @@ static int look_through(struct executions *e, const char *after, struct err *err
 	do {
 		rc = store_view(e->config.store, open_step, page, err);
 		for (size_t i = 0; rc == 0 && i < page->count; i++)
-			rc = adopt_missed(e, page->ids[i], err);
+			rc = look_at(e, page->ids[i], page->status[i], err);
 	} while (rc == 0 && page->seen == PAGE);
 	arena_free(page->arena);
 	free(page);

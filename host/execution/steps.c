@@ -160,7 +160,8 @@ int steps_move(struct executions *e, struct txn *txn, struct record *r, enum rec
 	if (event == EVENT_REQUESTED)
 		r->queue_expires_ms = r->created_ms + e->config.conf->exec_queue_ms;
 	rc = append_event(txn, STREAM_EVENTS, r, event, event_id, err);
-	return rc ? rc : fleet_notify_changed(txn, r->id, err);
+	/* Nobody watches what is new; of what waits a change says that it does not wait any more. */
+	return rc || event == EVENT_REQUESTED ? rc : fleet_notify_changed(txn, r->id, err);
 }
 
 int steps_apply(struct executions *e, struct txn *txn, struct record *r, enum record_event event,

@@ -275,3 +275,40 @@ def test_the_other_hosts_take_what_waits(make):
         equal([b.output(i) for i in made], [b"ok\n"] * 6)
         check(ended_here(a) and ended_here(b), "executions that ended on each host:", ended_here(a), ended_here(b))
         equal(ended_here(a) + ended_here(b), 6)
+
+
+def queued_here(host):
+    return int(re.search(r"^berth_executions_queued (\d+)$", host.get("/metrics").expect(200).body.decode(), re.M)[1])
+
+
+def run_elsewhere(a, b, task):
+    made = a.create(task, "true", workspace="w").expect(202).json["id"]
+    equal(b.finish(made)["status"], "completed")
+    wait_for(lambda: queued_here(a) == 0, 30, f"{task} to leave the line of the host that has no room for it")
+
+
+def test_what_another_host_took_takes_no_place_in_line(make):
+    """A workspace at its share of one host goes on at the others, and is refused only for what waits."""
+    conf = "runner: { concurrency = 8; workspace_concurrency = 1; workspace_queue_max = 2; };"
+    with fleet(make, conf=conf) as (a, b):
+        held = a.create("long", f"while [ ! -e {a.dir}/gate ]; do sleep 0.1; done", workspace="w").expect(202).json["id"]
+        wait_for(lambda: running_under(a, id_of(a)) == [held], 30, "the long one to run")
+        for i in range(4):
+            run_elsewhere(a, b, f"t{i}")
+        (a.dir / "gate").touch()
+        equal(a.finish(held)["status"], "completed")
+
+
+def test_what_another_host_took_unheard_leaves_the_line_too(make):
+    server = RedisServer().start()
+    conf = 'execution: { claim_ttl = "1s"; };\nrunner: { workspace_concurrency = 1; };'
+    try:
+        with fleet(make, server=server, conf=conf) as (a, b):
+            server.call("ACL", "SETUSER", "default", "resetchannels")
+            held = a.create("long", f"while [ ! -e {a.dir}/gate ]; do sleep 0.1; done", workspace="w").expect(202).json["id"]
+            wait_for(lambda: running_under(a, id_of(a)) == [held], 30, "the long one to run")
+            run_elsewhere(a, b, "t")
+            (a.dir / "gate").touch()
+            equal(a.finish(held)["status"], "completed")
+    finally:
+        server.close()

@@ -144,6 +144,54 @@ static void one_execution_has_one_run(void **state)
 	assert_int_equal(map_count(host.e->runs), 0);
 }
 
+static void pass(struct run *run)
+{
+	char id[IDENT_ID_MAX + 1];
+
+	snprintf(id, sizeof(id), "%s", run->id);
+	recover_passed(host.e, id);
+}
+
+static void expect_waiting(unsigned count)
+{
+	assert_int_equal(host.e->waiting, count);
+	assert_int_equal(map_count(host.e->runs), count + given_count);
+}
+
+/* What another host took does not count here, whatever keeps it from its turn; what had a turn, or is asked to end, is
+ * not another host's word away. */
+static void what_another_host_took_waits_no_more(void **state)
+{
+	struct run *heir, *cancelled, *fresh;
+
+	(void)state;
+	host_up(&host);
+	add("w1", "a");
+	add("w1", "b");
+	expect_waiting(1);
+	fresh = add_owned("w1", "b");
+	pass(fresh);
+	queue_ready(fresh);
+	expect_waiting(1);
+	pass(add("w1", "b"));
+	expect_waiting(1);
+	heir = add_owned("w1", "a");
+	lock_take(&host.e->lock);
+	queue_inherit_locked(heir, false);
+	lock_drop(&host.e->lock);
+	queue_ready(heir);
+	cancelled = add("w1", "c");
+	cancelled->cancel = true;
+	pass(heir);
+	pass(cancelled);
+	pass(given[0]);
+	expect_waiting(3);
+	cancelled->cancel = false;
+	pass(cancelled);
+	queue_ready(given[--given_count]);
+	expect_order("a b a");
+}
+
 /* ---- order ---- */
 
 static void turns_go_round_the_tenants_then_their_tasks(void **state)
@@ -654,6 +702,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(one_execution_has_one_run),
+		TEST(what_another_host_took_waits_no_more),
 		TEST(turns_go_round_the_tenants_then_their_tasks),
 		TEST(one_that_comes_late_does_not_wait_for_a_tenants_whole_line),
 		TEST(the_next_one_has_the_turn_of_what_is_cancelled),
