@@ -5,14 +5,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "store/sqlite/sqlite.h"
 
 /* ---- the steps; their text never changes, whatever a later schema is ---- */
 
-/* 2: fewer pages per commit. Rows of open executions in their key's own tree, and numbers of streams that the store
+/* 2: fewer pages per commit. Claims in their key's own tree, and numbers of streams that the store
  * gives itself (group.c) instead of a row that each entry changes. */
 #define TO_2_TABLE(name)                                                                                                \
 	"ALTER TABLE " name " RENAME TO old;DROP INDEX " name "_due;DROP INDEX " name "_grp;"                           \
@@ -29,11 +30,24 @@
 	"INSERT INTO " name "(seq,subject,at,doc) SELECT seq,subject,at,doc FROM old ORDER BY seq;DROP TABLE old;"
 
 const struct migration migrations[MIGRATIONS] = {
-	{1, TO_2_TABLE("claims") TO_2_TABLE("commands") TO_2_TABLE("objects") TO_2_STREAM("stream_requests")
-		    TO_2_STREAM("stream_events") TO_2_STREAM("stream_dead")},
+	{1, TO_2_TABLE("claims") TO_2_STREAM("stream_requests") TO_2_STREAM("stream_events")
+		    TO_2_STREAM("stream_dead")},
 };
 
 /* ---- running them ---- */
+
+/* VACUUM INTO fills an empty file, and leaves its mode alone. */
+static int make_private(const char *path, struct err *err)
+{
+	int fd;
+
+	unlink(path);
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_set(err, ERR_STORE, "%s", strerror(errno));
+	close(fd);
+	return 0;
+}
 
 static int sync_file(const char *path, struct err *err)
 {
@@ -41,28 +55,48 @@ static int sync_file(const char *path, struct err *err)
 	int rc = 0;
 
 	if (fd < 0 || fsync(fd) != 0)
-		rc = err_set(err, ERR_STORE, "the backup copy cannot be synced: %s", strerror(errno));
+		rc = err_set(err, ERR_STORE, "it cannot be synced: %s", strerror(errno));
 	if (fd >= 0)
 		close(fd);
 	return rc;
 }
 
-/* A copy beside the database that nothing overwrites: its name carries the schema and the time. */
-static int backup(struct conn *conn, const char *path, int schema, struct err *err)
+static int copy_into(struct conn *conn, const char *path, struct err *err)
 {
-	char *copy = sqlite3_mprintf("%s.schema-%d-%lld.bak", path, schema, (long long)clock_wall_ms());
-	char *sql = copy != NULL ? sqlite3_mprintf("VACUUM INTO %Q", copy) : NULL;
-	int rc;
+	char *sql = sqlite3_mprintf("VACUUM INTO %Q", path);
+	int rc = sql != NULL ? make_private(path, err) : err_set(err, ERR_NOMEM, "no memory");
 
-	if (sql == NULL)
-		rc = err_set(err, ERR_NOMEM, "no memory for the backup copy");
-	else
+	if (rc == 0)
 		rc = conn_exec(conn, sql, err);
 	if (rc == 0)
-		rc = sync_file(copy, err);
+		rc = sync_file(path, err);
+	sqlite3_free(sql);
+	return rc;
+}
+
+/* A copy beside the database, named after its schema once it is whole. One that an earlier try left is replaced: a
+ * migration that fails at each start must not fill the disk with copies. */
+static int backup(struct conn *conn, const char *path, int schema, struct err *err)
+{
+	char *copy = sqlite3_mprintf("%s.schema-%d.bak", path, schema), *half = sqlite3_mprintf("%s.bak.new", path);
+	char *journal = sqlite3_mprintf("%s.bak.new-journal", path);
+	int rc = copy != NULL && half != NULL && journal != NULL ? 0 : err_set(err, ERR_NOMEM, "no memory");
+
+	if (rc == 0) {
+		unlink(journal);
+		rc = copy_into(conn, half, err);
+		if (rc == 0 && rename(half, copy) != 0)
+			rc = err_set(err, ERR_STORE, "%s", strerror(errno));
+		if (rc == 0)
+			rc = sync_parent(path, err);
+		else
+			unlink(half);
+		unlink(journal);
+	}
 	if (rc != 0)
 		err_prefix(err, "no backup copy could be made, so nothing was migrated");
-	sqlite3_free(sql);
+	sqlite3_free(journal);
+	sqlite3_free(half);
 	sqlite3_free(copy);
 	return rc;
 }

@@ -130,7 +130,7 @@ static int check_file(const char *path, const char *name, struct file_facts *ret
 	return check_magic(path, name, err);
 }
 
-static int sync_parent(const char *path, struct err *err)
+int sync_parent(const char *path, struct err *err)
 {
 	char *copy = strdup(path);
 	int fd = copy != NULL ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;

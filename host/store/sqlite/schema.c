@@ -18,8 +18,9 @@
 #define DOC_MAX 512
 
 enum table_shape {
-	SHAPE_WIDE,   /* rows that live long: found by their key in a tree of its own */
-	SHAPE_NARROW, /* kept in the key's own tree: a write changes one page, where it would change two */
+	SHAPE_WIDE,   /* rows of any size */
+	SHAPE_NARROW, /* kept in the key's own tree: a write changes one page and not two, but past a quarter of a page a
+		       * row takes one more */
 };
 
 static const struct {
@@ -31,11 +32,9 @@ static const struct {
 #undef X
 	[STORE_META].shape = SHAPE_NARROW,
 	[STORE_EXECUTION_INDEX].shape = SHAPE_NARROW,
-	[STORE_COMMAND].shape = SHAPE_NARROW,
 	[STORE_CLAIM].shape = SHAPE_NARROW,
 	[STORE_IDEMPOTENCY].shape = SHAPE_NARROW,
 	[STORE_NONCE].shape = SHAPE_NARROW,
-	[STORE_OBJECT].shape = SHAPE_NARROW,
 	[STORE_TARGET].shape = SHAPE_NARROW,
 	[STORE_HOST].shape = SHAPE_NARROW,
 };

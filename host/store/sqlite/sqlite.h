@@ -255,6 +255,7 @@ int lockfile_take(const char *path, const char *name, int *ret_fd, struct err *e
 void lockfile_drop(int fd);
 
 /* open.c */
+int sync_parent(const char *path, struct err *err); /* the folder that the path names a file in */
 extern const struct store_ops sqlite_ops;
 int sqlite_open_with(const struct store_config *config, const struct migration *steps, size_t count, struct store **ret,
 		     struct err *err);

@@ -6,7 +6,8 @@
  * SQLite from the writer's connection only; any other file, and what other connections open, is SQLite's own.
  *
  * A transaction must never be committed without a frame of it: writing and syncing may fail, and SQLite rolls back then.
- * Reading may not fail for what is gathered (a failed read costs one statement and not the transaction).
+ * Reading may not fail for what is gathered (a failed read costs one statement and not the transaction). Nobody else
+ * may write to the database while it is open here: what a step that was rolled back left is written before the next one.
  */
 #include <pthread.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct wal_file {
 	sqlite3_int64 at; /* where the gathered bytes belong */
 	size_t len;
 	char *bytes;
+	bool through; /* nothing is gathered: SQLite pads a commit behind its sync on such a device */
 };
 
 static sqlite3_vfs *real_vfs, gather_vfs;
@@ -52,7 +54,7 @@ static int gather_write(sqlite3_file *file, const void *bytes, int count, sqlite
 		rc = flush(wal);
 	if (rc != SQLITE_OK)
 		return rc;
-	if (len > GATHER_MAX)
+	if (wal->through || len > GATHER_MAX)
 		return wal->real->pMethods->xWrite(wal->real, bytes, count, at);
 	if (wal->len == 0)
 		wal->at = at;
@@ -163,11 +165,13 @@ static int open_log(const char *path, struct wal_file *wal, int flags, int *ret_
 	if (wal->bytes == NULL)
 		return SQLITE_NOMEM;
 	rc = real_vfs->xOpen(real_vfs, path, wal->real, flags, ret_flags);
-	if (rc == SQLITE_OK)
-		wal->base.pMethods = &methods;
-	else
+	if (rc != SQLITE_OK) {
 		sqlite3_free(wal->bytes);
-	return rc;
+		return rc;
+	}
+	wal->through = (pass_device(&wal->base) & SQLITE_IOCAP_POWERSAFE_OVERWRITE) == 0;
+	wal->base.pMethods = &methods;
+	return SQLITE_OK;
 }
 
 static int open_file(sqlite3_vfs *vfs, const char *path, sqlite3_file *file, int flags, int *ret_flags)

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-static atomic_int codes[FAULTFS_CALLS], works_left[FAULTFS_CALLS];
+static atomic_int codes[FAULTFS_CALLS], works_left[FAULTFS_CALLS], once[FAULTFS_CALLS];
 static sqlite3_vfs *real_vfs;
 static sqlite3_vfs fault_vfs;
 
@@ -32,9 +32,9 @@ static const sqlite3_io_methods *real_of(const sqlite3_file *file)
 
 static int code_of(enum faultfs_call call)
 {
-	int code = atomic_load(&codes[call]);
+	int code = atomic_load(&codes[call]), left = code != 0 ? atomic_fetch_sub(&works_left[call], 1) : 0;
 
-	return code != 0 && atomic_fetch_sub(&works_left[call], 1) > 0 ? 0 : code;
+	return left > 0 || (left < 0 && atomic_load(&once[call])) ? 0 : code;
 }
 
 static int fault_write(sqlite3_file *file, const void *ptr, int len, sqlite3_int64 at)
@@ -108,6 +108,13 @@ void faultfs_set(enum faultfs_call call, int code)
 
 void faultfs_set_after(enum faultfs_call call, int works, int code)
 {
+	atomic_store(&once[call], 0);
 	atomic_store(&works_left[call], works);
 	atomic_store(&codes[call], code);
+}
+
+void faultfs_set_once(enum faultfs_call call, int works, int code)
+{
+	faultfs_set_after(call, works, code);
+	atomic_store(&once[call], 1);
 }

@@ -10,5 +10,7 @@ void faultfs_install(void); /* once, before the first database is opened */
 void faultfs_set(enum faultfs_call call, int code);
 /* The same, after so many calls that work. */
 void faultfs_set_after(enum faultfs_call call, int works, int code);
+/* Only the call after so many that work. */
+void faultfs_set_once(enum faultfs_call call, int works, int code);
 
 #endif

@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
 #include "conformance.h"
+#include "faultfs.h"
 #include "store/sqlite/sqlite.h"
 #include "tempdir.h"
 
@@ -100,7 +102,7 @@ static size_t find_backups(struct fixture *fixture, char ret_path[TEMPDIR_PATH])
 	glob_t found = {0};
 	size_t count = 0;
 
-	tempdir_path(&fixture->dir, "berth.db.schema-1-*.bak", pattern);
+	tempdir_path(&fixture->dir, "berth.db*.bak*", pattern);
 	if (glob(pattern, 0, NULL, &found) == 0) {
 		count = found.gl_pathc;
 		snprintf(ret_path, TEMPDIR_PATH, "%s", found.gl_pathv[0]);
@@ -124,7 +126,7 @@ static size_t find_backups(struct fixture *fixture, char ret_path[TEMPDIR_PATH])
 	"at INTEGER NOT NULL,doc BLOB NOT NULL);CREATE INDEX " name "_subject ON " name "(subject);"
 
 static const char schema_1[] =
-	TABLE_OF_1("claims") TABLE_OF_1("commands") TABLE_OF_1("objects")
+	TABLE_OF_1("claims")
 	STREAM_OF_1("stream_requests") STREAM_OF_1("stream_events") STREAM_OF_1("stream_dead")
 	"DELETE FROM counters WHERE name LIKE 'store.stream_%';"
 	"UPDATE meta SET doc='1' WHERE key='store.schema';"
@@ -195,14 +197,43 @@ static void test_a_copy_is_kept(void **state)
 {
 	struct fixture *fixture = *state;
 	char backup[TEMPDIR_PATH];
+	struct stat st;
 
+	umask(022);
 	make_schema_1(fixture->path);
 	store_close(open_good(fixture->path));
 	assert_int_equal(find_backups(fixture, backup), 1);
 	assert_query(backup, "SELECT doc FROM meta WHERE key='store.schema'", "1");
 	assert_query(backup, "SELECT count(*) FROM claims", "1");
+	assert_int_equal(stat(backup, &st), 0);
+	assert_int_equal(st.st_mode & 0777, 0600);
 	store_close(open_good(fixture->path));
 	assert_int_equal(find_backups(fixture, backup), 1);
+}
+
+/* The disk is full at each write in turn, one start after another, as a service manager would start it. */
+static void test_full_disk(void **state)
+{
+	struct fixture *fixture = *state;
+	struct store *store = NULL;
+	char backup[TEMPDIR_PATH];
+	int works, rc = ERR_STORE;
+	struct err err;
+
+	make_schema_1(fixture->path);
+	for (works = 0; rc != 0; works++) {
+		faultfs_set_after(FAULTFS_WRITE, works, SQLITE_FULL);
+		rc = open_with(fixture->path, migrations, MIGRATIONS, &store, &err);
+		faultfs_set(FAULTFS_WRITE, 0);
+		assert_true(find_backups(fixture, backup) <= 1);
+		assert_query(fixture->path, "SELECT count(*) FROM claims", "1");
+	}
+	assert_true(works > 20);
+	store_close(store);
+	assert_int_equal(find_backups(fixture, backup), 1);
+	assert_query(backup, "SELECT doc FROM meta WHERE key='store.schema'", "1");
+	assert_query(fixture->path, "SELECT doc FROM meta WHERE key='store.schema'", "2");
+	assert_query(fixture->path, "PRAGMA integrity_check", "ok");
 }
 
 static void test_fails_whole(void **state)
@@ -228,8 +259,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_from_1),
 		TEST(test_a_copy_is_kept),
+		TEST(test_full_disk),
 		TEST(test_fails_whole),
 	};
 
+	faultfs_install();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
