@@ -14,7 +14,6 @@
 #include "api/resources.h"
 #include "api/signed.h"
 #include "api/wait.h"
-#include "core/clock.h"
 #include "core/limits.h"
 
 #define PREVIEW_MAX (64 * LIMIT_KIB)

@@ -204,28 +204,26 @@ int admin_get_deadletter(struct req *req, struct err *err)
 	return r;
 }
 
-int admin_post_deadletter(struct req *req, struct err *err)
+static int end_letter(struct req *req, int (*how)(struct executions *e, uint64_t seq, struct err *err), struct err *err)
 {
 	uint64_t seq;
 	int r = take_letter(req, &seq, err);
 
 	if (r == 0)
-		r = execution_dead_requeue(api_of(req)->config.executions, seq, err);
+		r = how(api_of(req)->config.executions, seq, err);
 	if (r == 0)
 		req_empty(req, 204);
 	return r;
 }
 
+int admin_post_deadletter(struct req *req, struct err *err)
+{
+	return end_letter(req, execution_dead_requeue, err);
+}
+
 int admin_delete_deadletter(struct req *req, struct err *err)
 {
-	uint64_t seq;
-	int r = take_letter(req, &seq, err);
-
-	if (r == 0)
-		r = execution_dead_drop(api_of(req)->config.executions, seq, err);
-	if (r == 0)
-		req_empty(req, 204);
-	return r;
+	return end_letter(req, execution_dead_drop, err);
 }
 
 /* ---- the manifest ---- */

@@ -10,7 +10,6 @@
 #include "api/filework.h"
 #include "api/resources.h"
 #include "api/upload.h"
-#include "core/limits.h"
 
 #define MODE_DEFAULT 0600u
 

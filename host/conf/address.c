@@ -68,7 +68,7 @@ bool address_is_loopback(const struct address *address)
 	return memcmp(address->bytes, one, sizeof(one)) == 0;
 }
 
-bool address_in(const struct address *address, const struct address *network)
+static bool lies_in(const struct address *address, const struct address *network)
 {
 	for (unsigned i = 0; i < network->bits; i++) {
 		if (bit_of(address, i) != bit_of(network, i))
@@ -99,7 +99,7 @@ int address_list_parse(const char *text, struct address_list *ret, struct err *e
 bool address_listed(const struct address_list *list, const struct address *address)
 {
 	for (size_t i = 0; i < list->count; i++) {
-		if (address_in(address, &list->items[i]))
+		if (lies_in(address, &list->items[i]))
 			return true;
 	}
 	return false;

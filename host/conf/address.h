@@ -25,7 +25,6 @@ struct address_list {
 /* "10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8"; 0 or ERR_INVALID_REQUEST, also for bits set past the network. */
 int address_parse(const char *text, struct address *ret);
 bool address_is_loopback(const struct address *address);
-bool address_in(const struct address *address, const struct address *network);
 /* Separated by spaces. ERR_CONFIG names the one that is none. */
 int address_list_parse(const char *text, struct address_list *ret, struct err *err);
 bool address_listed(const struct address_list *list, const struct address *address);

@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 
-#include "core/clock.h"
 #include "core/log.h"
 
 /* Set and not empty: an empty variable counts as unset, as in the reference. */

@@ -7,7 +7,6 @@
 
 #include <unistd.h>
 
-#include "core/clock.h"
 
 #define JOBS_USUAL 4
 #define TRIES_MAX 6

@@ -260,7 +260,6 @@ int ctl_end(struct json_object *record, bool quiet);
 void ctl_cancel_on_signal(void);
 void ctl_cancel_target(const char *id);
 void ctl_leave_behind(const char *sentence); /* the line to say on leaving, lent; NULL: nothing is left */
-void ctl_ask_cancel(void); /* as a signal does */
 /* Sends the cancel that was asked for until it is taken or refused for good. Called again and again while an exchange waits. */
 void ctl_pass_interrupt(struct ctl *ctl);
 
@@ -342,7 +341,6 @@ void ctl_json_refused(struct json_object *answer);
 void ctl_json_failed(int code, const char *sentence);
 /* At the end of a command with --json: an error that no document told becomes one. */
 void ctl_json_end(const struct ctl_command *command, int rc);
-const char *ctl_exit_word(int code); /* "not_found" */
 const char *ctl_text(struct json_object *json, const char *path); /* "" when absent; scalars as text, borrowed */
 int64_t ctl_number(struct json_object *json, const char *path, int64_t absent);
 struct json_object *ctl_at(struct json_object *json, const char *path);

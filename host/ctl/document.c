@@ -36,7 +36,8 @@ const char *ctl_shape_text(const struct ctl_command *command)
 	return shapes[command->json];
 }
 
-const char *ctl_exit_word(int code)
+/* "not_found" */
+static const char *exit_word(int code)
 {
 	static const struct {
 		int code;
@@ -109,7 +110,7 @@ struct json_object *ctl_json_item(const char *name, const char *word, const char
 	json_object_object_add(item, done, json_object_new_boolean(!rc));
 	if (!rc)
 		return item;
-	json_object_object_add(item, "error", json_object_new_string(*error ? error : ctl_exit_word(rc)));
+	json_object_object_add(item, "error", json_object_new_string(*error ? error : exit_word(rc)));
 	json_object_object_add(item, "message",
 			       json_object_new_string(*message ? message : "there was no answer of berthd's"));
 	return item;
@@ -140,7 +141,7 @@ static struct json_object *error_of(int rc)
 	struct json_object *error = json_object_new_object();
 	int code = document.sentence ? document.code : rc;
 
-	json_object_object_add(error, "error", json_object_new_string(ctl_exit_word(code)));
+	json_object_object_add(error, "error", json_object_new_string(exit_word(code)));
 	json_object_object_add(error, "message", json_object_new_string(document.sentence ? document.sentence : ""));
 	return error;
 }

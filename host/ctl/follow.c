@@ -66,7 +66,8 @@ void ctl_cancel_target(const char *id)
 	atomic_store(&cancel_id, id);
 }
 
-void ctl_ask_cancel(void)
+/* As a signal does. */
+static void ask_cancel(void)
 {
 	int none = 0;
 
@@ -175,7 +176,7 @@ static int to_stream(void *arg, const void *ptr, size_t len)
 		if (done < 0 && errno == EINTR)
 			continue;
 		if (done < 0 && errno == EPIPE) {
-			ctl_ask_cancel(); /* whoever read the output has had enough, as with a pipe of one machine */
+			ask_cancel(); /* whoever read the output has had enough, as with a pipe of one machine */
 			s->rc = CTL_OK;
 			return -1;
 		}

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/failpoint.h"
-#include "core/limits.h"
 #include "core/secret.h"
 #include "execution/execution_private.h"
 #include "execution/nonce.h"

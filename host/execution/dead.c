@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/limits.h"
 #include "execution/execution_private.h"
 
 /* ---- list ---- */

@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/clock.h"
-#include "core/limits.h"
 
 struct event_data {
 	const char *execution_id, *status, *workspace_id, *task_id, *reason;

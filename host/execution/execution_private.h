@@ -268,6 +268,7 @@ unsigned queue_waiting_locked(const struct executions *e);
 int steps_update(struct executions *e, store_step step, void *arg, struct err *err);
 /* Keeps trying while the store is away; gives up when the process dies or has to stop by now. */
 int steps_update_surely(struct executions *e, store_step step, void *arg, struct err *err);
+bool steps_wait(struct executions *e, int64_t ms); /* false: the process stops, and the wait is over for good */
 bool steps_may_pass(int code); /* the same step may go through later */
 /* ERR_NOT_FOUND; ERR_CORRUPT. Strings live as long as the step. */
 int steps_load(struct txn *txn, const char *id, struct record *ret_record, struct claim *ret_claim, struct err *err);

@@ -67,19 +67,6 @@ static int check_owner(struct run *run, struct err *err)
 
 /* ---- outputs ---- */
 
-static bool wait_to_store(struct executions *e, int64_t ms)
-{
-	int64_t until = clock_after_ms(ms);
-	bool go;
-
-	lock_take(&e->lock);
-	while (!e->give_up && cond_wait_until(&e->changed, &e->lock, until))
-		;
-	go = !e->give_up;
-	lock_drop(&e->lock);
-	return go;
-}
-
 static int put_object(struct run *run, const char *key, const struct spool_summary *sum, struct err *err)
 {
 	struct blob_info info = {.size = sum->bytes};
@@ -137,7 +124,7 @@ static int store_object(struct finish_step *f, unsigned i, struct err *err)
 			return 0;
 		}
 		log_warn("cannot store an output, trying again", KS("execution", run->id), KS("error", err->msg));
-		if (rc == ERR_SHUTTING_DOWN || !wait_to_store(run->e, ms))
+		if (rc == ERR_SHUTTING_DOWN || !steps_wait(run->e, ms))
 			return ERR_SHUTTING_DOWN;
 		if (clock_boot_ns() > until && !may_wait_longer(run, err))
 			break;
@@ -418,7 +405,7 @@ static int write_end(struct finish_step *f, struct err *err)
 	int64_t ms = STORE_FIRST_MS;
 
 	while (FAILPOINT("exec.terminal.before")) {
-		if (!wait_to_store(f->run->e, ms))
+		if (!steps_wait(f->run->e, ms))
 			return err_set(err, ERR_SHUTTING_DOWN, "the failpoint exec.terminal.before says so");
 	}
 	return f->run->once ? steps_update(f->run->e, finish_step, f, err)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "core/clock.h"
-#include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
 

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/limits.h"
 
 static const struct {
 	const char *word;

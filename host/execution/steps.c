@@ -35,8 +35,7 @@ int steps_update(struct executions *e, store_step step, void *arg, struct err *e
 	return rc == ERR_NOT_FOUND && atomic_load(&e->lost) ? refuse_lost(err) : rc;
 }
 
-/* False: the process stops, and the wait is over for good. */
-static bool wait_backoff(struct executions *e, int64_t ms)
+bool steps_wait(struct executions *e, int64_t ms)
 {
 	int64_t until = clock_after_ms(ms);
 	bool go_on;
@@ -66,7 +65,7 @@ int steps_update_surely(struct executions *e, store_step step, void *arg, struct
 		if (!steps_may_pass(r))
 			return r;
 		log_warn("the store did not take a step, trying again", KS("error", err->msg), KI("after_ms", backoff));
-		if (!wait_backoff(e, backoff))
+		if (!steps_wait(e, backoff))
 			return r;
 		backoff = backoff * 2 < BACKOFF_MOST_MS ? backoff * 2 : BACKOFF_MOST_MS;
 	}

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/limits.h"
 #include "core/log.h"
 #include "execution/execution_private.h"
 

@@ -12,7 +12,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "core/log.h"
 
 #define EVENTS 64
 #define NOT_A_SHELF UINT32_MAX /* the wake-up */

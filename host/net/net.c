@@ -109,7 +109,7 @@ static struct loop *start_loop(struct net *net)
 	return loop;
 }
 
-struct loop *net_loop_first(struct net *net)
+static struct loop *first_loop(struct net *net)
 {
 	if (!atomic_load(&net->loop_count) && !start_loop(net) && !atomic_load(&net->loop_count))
 		return NULL;
@@ -118,7 +118,7 @@ struct loop *net_loop_first(struct net *net)
 
 struct loop *net_loop_least(struct net *net)
 {
-	struct loop *least = net_loop_first(net);
+	struct loop *least = first_loop(net);
 	unsigned count = atomic_load(&net->loop_count);
 
 	for (unsigned i = 1; i < count; i++)
@@ -178,7 +178,7 @@ static int32_t run(struct exchange *ex)
 		return outcome_invalid(ex, "neither a deadline nor a total limit");
 	atomic_store(&ex->moved_ns, clock_boot_ns());
 	due = exchange_due(ex, &next);
-	if (!due && !net_loop_first(ex->net))
+	if (!due && !first_loop(ex->net))
 		due = CUT_DESCRIPTORS;
 	if (due) {
 		ex->cut = due;

@@ -140,8 +140,7 @@ struct exchange {
 /* net.c: false = over the limit, even after idle connections were closed. */
 bool net_reserve(struct net *net, unsigned count);
 void net_unreserve(struct net *net, unsigned count);
-struct loop *net_loop_first(struct net *net); /* NULL: no memory or descriptors */
-struct loop *net_loop_least(struct net *net);
+struct loop *net_loop_least(struct net *net); /* NULL: no memory or descriptors */
 
 /* request.c: fills the part of the exchange above. */
 int32_t request_build(struct exchange *ex);
@@ -220,7 +219,6 @@ void shelves_free(struct shelves *shelves);
 bool shelves_put(struct shelves *shelves, struct carried *carried); /* false: no memory or descriptors */
 void shelf_take(struct carried *carried); /* before its end */
 void shelf_forget(struct carried *carried); /* libcurl is done with it */
-void shelf_close(struct shelf *shelf);
 /* One that ended and was taken off; NULL: no more. */
 struct carried *shelf_ended(struct shelf *shelf, CURLcode *ret_result);
 int64_t shelves_due(const struct shelves *shelves);

@@ -76,7 +76,7 @@ static bool open_multi(struct shelf *shelf)
 	return true;
 }
 
-void shelf_close(struct shelf *shelf)
+static void shelf_close(struct shelf *shelf)
 {
 	if (!shelf->multi)
 		return;

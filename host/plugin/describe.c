@@ -22,7 +22,8 @@ static const char *const metric_words[] = {
     [BERTH_METRIC_HISTOGRAM] = "histogram",
 };
 
-const char *plugin_capability_word(unsigned bit)
+/* Of BERTH_CAP_…; NULL past the last. */
+static const char *capability_word(unsigned bit)
 {
 	return bit < sizeof(capability_words) / sizeof(*capability_words) ? capability_words[bit] : NULL;
 }
@@ -41,10 +42,10 @@ void plugin_put_capabilities(struct buf *out, uint64_t capabilities)
 	const char *comma = "";
 
 	buf_puts(out, ",\"capabilities\":[");
-	for (unsigned i = 0; plugin_capability_word(i); i++) {
+	for (unsigned i = 0; capability_word(i); i++) {
 		if (!(capabilities & (UINT64_C(1) << i)))
 			continue;
-		buf_printf(out, "%s\"%s\"", comma, plugin_capability_word(i));
+		buf_printf(out, "%s\"%s\"", comma, capability_word(i));
 		comma = ",";
 	}
 	buf_puts(out, "]");

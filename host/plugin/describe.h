@@ -8,7 +8,6 @@
 #include "core/buf.h"
 #include "core/err.h"
 
-const char *plugin_capability_word(unsigned bit); /* of BERTH_CAP_…; NULL past the last */
 /* ,"capabilities":["renew",…] */
 void plugin_put_capabilities(struct buf *out, uint64_t capabilities);
 /* Loads the file as a start would, with every check and the trial in a child (`probe`, see loader_load), and appends its descriptor

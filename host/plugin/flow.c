@@ -7,7 +7,6 @@
 
 #include <assert.h>
 
-#include "core/log.h"
 
 static int32_t refused(struct berth_call *abi)
 {

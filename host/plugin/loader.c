@@ -117,7 +117,9 @@ static int refuse_mapping(const char *by_fd, const char *path, const char *why, 
 	return err_set(err, ERR_CONFIG, "plugin %s: cannot be loaded: %s", path, why ? why : "unknown reason");
 }
 
-int probe_map(int fd, const char *path, const char *name, void (*step)(void), struct plugin *ret, struct err *err)
+/* In the child and in the parent: maps the file behind fd, calls its entry, checks the descriptor. ret is zeroed by the
+ * caller. */
+static int probe_map(int fd, const char *path, const char *name, void (*step)(void), struct plugin *ret, struct err *err)
 {
 	const struct berth_provider *(*entry)(void);
 	char by_fd[40];

@@ -244,7 +244,6 @@ void watchdog_expect(struct watchdog *watchdog, int64_t when_ns);
 /* target.c */
 struct target *target_new(const struct conf_target *conf);
 void target_free(struct target *target);
-unsigned target_stuck_limit(const struct target *target);
 /* The count of stuck calls changed; with the lock held. */
 void target_judge_locked(struct target *target);
 int target_open(struct target *target, struct plugin *plugin, const struct conf *conf, int64_t limit_ms,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trial of a plugin in a child, and the step that child and parent share: from a descriptor to a checked plugin. */
+/* The trial of a plugin in a child. */
 #ifndef PLUGIN_PROBE_H
 #define PLUGIN_PROBE_H
 
@@ -7,8 +7,6 @@
 
 #define PROBE_LIMIT_MS 10000
 
-/* Maps the file behind fd, calls its entry, checks the descriptor. ret is zeroed by the caller. */
-int probe_map(int fd, const char *path, const char *name, void (*step)(void), struct plugin *ret, struct err *err);
 /* Runs `program --probe fd path name`; 0 when the child said ok. */
 int probe_run(const char *program, int fd, const char *path, const char *name, int64_t limit_ms, struct err *err);
 

@@ -61,7 +61,7 @@ void target_refuse(struct target *target, const char *why)
 	lock_drop(&ts->lock);
 }
 
-unsigned target_stuck_limit(const struct target *target)
+static unsigned stuck_limit(const struct target *target)
 {
 	int64_t quarter = target->conf->max_operations / 4;
 
@@ -71,7 +71,7 @@ unsigned target_stuck_limit(const struct target *target)
 void target_judge_locked(struct target *target)
 {
 	struct target_state *ts = target->state;
-	bool degraded = ts->stuck >= target_stuck_limit(target);
+	bool degraded = ts->stuck >= stuck_limit(target);
 
 	if (atomic_exchange(&ts->degraded, degraded) == degraded)
 		return;

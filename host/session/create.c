@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "core/clock.h"
 #include "session/lookup.h"
 #include "session/warm.h"
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "core/json.h"
-#include "core/limits.h"
 #include "session/session_private.h"
 
 #define VERSION_MAX 32

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/limits.h"
 #include "core/map.h"
 #include "plugin/call.h"
 #include "plugin/cursors.h"

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/limits.h"
 #include "store/redis/redis.h"
 
 #define PAGE_ROWS 256

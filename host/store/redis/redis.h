@@ -211,8 +211,6 @@ const char *row_table(unsigned table);
 /* The part of a stored row after its revision: " <due> …" without the first blank. */
 int row_tail(struct arena *arena, const struct store_row *row, const char **ret, size_t *ret_len);
 /* Parses a stored row; bytes copied into the arena. */
-int row_parse(struct arena *arena, unsigned table, const char *key, const char *text, size_t len,
-	      struct cached_row *ret, struct err *err);
 /* Of an answer's element: a row, or none when it is nil. Into the cache, too. */
 int row_take(struct rconn *conn, struct arena *arena, unsigned table, const char *key, const redisReply *element,
 	     int64_t asof, struct cached_row *ret, struct err *err);

@@ -68,8 +68,8 @@ static int no_memory(struct err *err)
 	return err_set(err, ERR_NOMEM, "the step read more than it may hold; page through with `after`");
 }
 
-int row_parse(struct arena *arena, unsigned table, const char *key, const char *text, size_t len,
-	      struct cached_row *ret, struct err *err)
+static int row_parse(struct arena *arena, unsigned table, const char *key, const char *text, size_t len,
+		     struct cached_row *ret, struct err *err)
 {
 	const char *at = text, *end = text + len;
 	int64_t rev, due, group;

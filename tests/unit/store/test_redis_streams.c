@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "core/clock.h"
 #include "core/log.h"
 #include "redis_server.h"
 
