@@ -14,6 +14,8 @@
 
 #define META_KEY "sessions"
 #define ASK_MS 10000 /* for each question about one session; a list may tell less than there is */
+#define ASKS_MS 60000 /* for those of one round; the next round begins where they ended */
+#define NAMED_MOST 10 /* of those that failed in one round, in the log */
 
 struct lineage {	      /* row "sessions" of META */
 	const char *store;    /* id of the store it was written for */
@@ -266,10 +268,11 @@ static int done_step(struct txn *txn, void *arg, struct err *err)
 
 struct adoption {
 	struct job *job;
+	int64_t asks_until_ns;
+	bool asks; /* there is time */
 	size_t tasks, adopted;
 	size_t waiting; /* not ready */
-	size_t unasked;
-	struct err last; /* of those */
+	size_t failed, put_off; /* not asked */
 };
 
 static int seen_step(struct txn *txn, void *arg, struct err *err)
@@ -282,6 +285,20 @@ static int seen_step(struct txn *txn, void *arg, struct err *err)
 	return r;
 }
 
+static void note_unasked(struct adoption *all, struct made *made, const struct err *why)
+{
+	made->unasked = true;
+	if (!all->asks) {
+		all->put_off++;
+		return;
+	}
+	if (all->failed < NAMED_MOST)
+		log_warn("a session of a lost store is neither adopted nor deleted: it could not be asked",
+			 KS("target", all->job->target->conf->name), KS("ref", made->ref), KS("task", all->job->key),
+			 KS("code", err_name(why->code)), KS("error", why->msg));
+	all->failed++;
+}
+
 /* Then made tells enough to be adopted, or *ret_ready is false. */
 static int find_ready(struct adoption *all, struct made *made, bool *ret_ready, struct err *err)
 {
@@ -292,21 +309,19 @@ static int find_ready(struct adoption *all, struct made *made, bool *ret_ready, 
 	*ret_ready = false;
 	if (r || seen.existed)
 		return r;
-	r = ask_phase(all->job, made, &why);
+	r = all->asks ? ask_phase(all->job, made, &why) : ERR_PROVIDER_TIMEOUT;
 	*ret_ready = r == 0 && made->phase == BERTH_PHASE_READY;
 	if (*ret_ready || create_is_dead(r, made))
 		return 0;
-	if (r == 0 || is_refused(r)) {
+	if (r == 0 || is_refused(r))
 		all->waiting++;
-	} else {
-		all->unasked++;
-		all->last = why;
-	}
+	else
+		note_unasked(all, made, &why);
 	return 0;
 }
 
 /* One that is too weak is found when its task comes. */
-static int adopt_listed(struct adoption *all, const struct made *listed, struct err *err)
+static int adopt_listed(struct adoption *all, struct made *listed, struct err *err)
 {
 	struct made made = *listed;
 	struct ident ident;
@@ -319,29 +334,45 @@ static int adopt_listed(struct adoption *all, const struct made *listed, struct 
 	ident_key(&ident, all->job->key);
 	if (!ready)
 		r = find_ready(all, &made, &ready, err);
+	listed->unasked = made.unasked;
 	if (r || !ready || made.isolation < all->job->target->isolation_wanted)
 		return r;
 	return adopt_one(all->job, &made, &ident, &all->adopted, err);
 }
 
-/* What is not ready yet keeps the target pending, until orphans are taken. */
-int sweep_adopt(struct job *job, const struct seen *seen, bool last, struct err *err)
+static int adopt_all(struct adoption *all, const struct seen *seen, struct err *err)
 {
-	struct adoption all = {.job = job};
-	struct done done = {job->s, job->target->conf->name};
+	size_t *from = &warm_pool_of(all->job->s, all->job->target)->ask_from, first = *from;
 	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < seen->count && !job_cancelled(job); i++)
-		r = adopt_listed(&all, &seen->sessions[i], err);
+	for (size_t n = 0; r == 0 && n < seen->count && !job_cancelled(all->job); n++) {
+		size_t i = (first + n) % seen->count;
+
+		all->asks = clock_left_ms(all->asks_until_ns) > 0;
+		if (all->asks)
+			*from = i + 1;
+		r = adopt_listed(all, &seen->sessions[i], err);
+	}
+	return r;
+}
+
+/* What is not ready yet keeps the target pending until orphans are taken, and what could not be asked even then. */
+int sweep_adopt(struct job *job, const struct seen *seen, bool last, struct err *err)
+{
+	struct adoption all = {.job = job, .asks_until_ns = binding_min(clock_after_ms(ASKS_MS), job->deadline_ns)};
+	struct done done = {job->s, job->target->conf->name};
+	int r = adopt_all(&all, seen, err);
+	size_t unasked = all.failed + all.put_off;
+
 	if (r || job_cancelled(job))
 		return r;
-	if (all.adopted || (all.tasks && !all.waiting && !all.unasked))
+	if (all.adopted || (all.tasks && !all.waiting && !unasked))
 		log_warn("sessions of a lost store were adopted", KS("target", done.target),
 			 KI("adopted", (int64_t)all.adopted), KI("with_identity", (int64_t)all.tasks),
 			 KI("listed", (int64_t)seen->count));
-	if (all.unasked) {
-		*err = all.last;
-		return err_prefix(err, "%zu sessions could not be asked whether they are to be adopted", all.unasked);
-	}
-	return all.waiting && !last ? 0 : store_update(job->s->config.store, done_step, &done, err);
+	if (unasked)
+		log_warn("sessions could not be asked whether they are to be adopted; they are left as they are",
+			 KS("target", done.target), KI("failed", (int64_t)all.failed),
+			 KI("put_off", (int64_t)all.put_off));
+	return unasked || (all.waiting && !last) ? 0 : store_update(job->s->config.store, done_step, &done, err);
 }

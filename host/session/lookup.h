@@ -10,6 +10,7 @@ struct made { /* a session as a provider told of it; strings in the job's arena 
 	size_t state_len;
 	int64_t created_ms, expires_ms;
 	uint32_t isolation, phase;
+	bool unasked; /* of the sweep: what it is could not be learned, so that it is left alone */
 };
 
 int made_copy(struct arena *arena, const struct berth_session_info *info, struct made *ret, struct err *err);

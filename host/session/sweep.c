@@ -366,6 +366,8 @@ static int suspect_one(struct job *job, const struct made *made, int64_t now, st
 
 	if (map_get(next, made->ref)) /* listed twice */
 		return 0;
+	if (made->unasked && !before)
+		return 0;
 	suspect = calloc(1, sizeof(*suspect));
 	if (suspect)
 		suspect->since_ms = before ? before->since_ms : now;
@@ -373,7 +375,7 @@ static int suspect_one(struct job *job, const struct made *made, int64_t now, st
 		free(suspect);
 		return err_set(err, ERR_NOMEM, "no memory is left to sweep");
 	}
-	return before && is_old(job, made, before, now) ? claim_one(job, made, err) : 0;
+	return before && !made->unasked && is_old(job, made, before, now) ? claim_one(job, made, err) : 0;
 }
 
 static int judge_all(struct job *job, const struct seen *seen, struct map *next, struct err *err)

@@ -25,8 +25,8 @@ struct sweep_state {
 	bool pending; /* this target's sessions are still to be adopted */
 };
 int sweep_look(struct sessions *s, const struct target *target, struct sweep_state *ret, struct err *err);
-/* After the store was lost: sessions that carry an identity get their row back. An error: some could not be asked, so
- * that nothing may be swept. last: what is not ready by now is given up. */
+/* After the store was lost: sessions that carry an identity get their row back. last: what is not ready by now is given
+ * up. What could not be asked is marked in seen, and asked again in the next round. */
 int sweep_adopt(struct job *job, const struct seen *seen, bool last, struct err *err);
 
 /* The entries of the target's pool, beside the list. Works on what the former process left, replaces old and dead ones. */

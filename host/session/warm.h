@@ -82,6 +82,7 @@ struct warm_pool { /* of one target; under sessions.lock */
 	int64_t hear_gap_ns;	/* from one to the next */
 	struct map *suspects;	/* of the sweep's job only: ref -> when first seen */
 	bool checked;		/* likewise: the reservations that a former process left */
+	size_t ask_from;	/* likewise: where in the list the next round's questions begin */
 };
 #define WARM_MAKING_MAX 32 /* of one target at once: demand goes first */
 /* warm_pace.c: how many may be started now. crowd_ns: when many first commands last waited for their sessions. 0: ask again at

@@ -339,14 +339,10 @@ static void a_damaged_row_keeps_its_reservation_and_stops_no_sweep(void **state)
 	assert_int_equal(world_sessions(&w, NULL), 2);
 }
 
-static void q2_a_lost_store_adopts_what_is_there(void **state)
+static void lose_store(void)
 {
 	static const char *const ends[] = {"", "-wal", "-shm"};
 
-	(void)state;
-	world_up(&w);
-	use("t1");
-	use("t2");
 	world_down(&w, 5000);
 	for (size_t i = 0; i < 3; i++) {
 		char path[200];
@@ -354,6 +350,15 @@ static void q2_a_lost_store_adopts_what_is_there(void **state)
 		snprintf(path, sizeof(path), "%s%s", w.paths[0], ends[i]);
 		unlink(path);
 	}
+}
+
+static void q2_a_lost_store_adopts_what_is_there(void **state)
+{
+	(void)state;
+	world_up(&w);
+	use("t1");
+	use("t2");
+	lose_store();
 	world_up(&w);
 	assert_true(world_until(&w, "t1", "\"stage\":\"idle\""));
 	assert_true(world_until(&w, "t2", "\"stage\":\"idle\""));
@@ -366,7 +371,6 @@ static void q2_a_lost_store_adopts_what_is_there(void **state)
 /* With the store went the knowledge whether they were given to a task. */
 static void q2_warm_sessions_of_a_lost_store_are_replaced(void **state)
 {
-	static const char *const ends[] = {"", "-wal", "-shm"};
 	char before[64], after[64];
 	struct err err = {0};
 
@@ -376,19 +380,67 @@ static void q2_warm_sessions_of_a_lost_store_are_replaced(void **state)
 	world_up(&w);
 	assert_true(filled(1));
 	assert_int_equal(world_sessions(&w, before), 1);
-	world_down(&w, 5000);
-	for (size_t i = 0; i < 3; i++) {
-		char path[200];
-
-		snprintf(path, sizeof(path), "%s%s", w.paths[0], ends[i]);
-		unlink(path);
-	}
+	lose_store();
 	world_up(&w);
 	assert_int_equal(session_recover(w.s, &err), 0);
 	assert_true(filled(1));
 	assert_int_equal(world_sessions(&w, after), 1);
 	assert_string_not_equal(before, after);
 	assert_int_equal(world_counter(&w, "created"), 2);
+}
+
+static bool is_there(const char *ref)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/sessions/%s", w.paths[1], ref);
+	return access(path, F_OK) == 0;
+}
+
+static void wait_vanished(const char *ref)
+{
+	for (int64_t end = clock_after_ms(WAIT_MS); is_there(ref) && clock_left_ms(end) > 0;)
+		poll(NULL, 0, 5);
+	assert_false(is_there(ref));
+}
+
+static void wait_rounds(long count)
+{
+	long lists = world_counter(&w, "list");
+
+	for (int64_t end = clock_after_ms(WAIT_MS); world_counter(&w, "list") < lists + count && clock_left_ms(end) > 0;)
+		poll(NULL, 0, 5);
+	assert_true(world_counter(&w, "list") >= lists + count);
+}
+
+static void q2_what_cannot_be_asked_stops_the_sweep_of_nothing_else(void **state)
+{
+	static const char hung[] = "mock-00000000000000aa";
+	char nameless[64];
+	struct err err = {0};
+
+	(void)state;
+	w.conf.scheduling_ms = w.conf.starting_ms = 500;
+	w.targets[0].warm = 1;
+	world_up(&w);
+	assert_true(filled(1));
+	assert_int_equal(world_sessions(&w, nameless), 1);
+	w.plant_ready_ms = clock_wall_ms() + 20 * WAIT_MS;
+	world_plant(&w, "hung", hung, "someone", 0);
+	world_faults(&w, "inspect task=ws/hung code=UNAVAILABLE\n");
+	lose_store();
+	world_up(&w);
+	wait_rounds(3);
+	assert_int_equal(session_recover(w.s, &err), 0);
+	wait_vanished(nameless);
+	wait_rounds(3);
+	assert_false(world_says(&w, "hung", "state"));
+	assert_true(is_there(hung));
+	/* It is asked again. */
+	world_faults(&w, "");
+	assert_true(world_until(&w, "hung", "\"state\":\"gone\""));
+	wait_vanished(hung);
+	assert_true(filled(1));
 }
 
 /* ---- kills ---- */
@@ -507,6 +559,7 @@ int main(int argc, char **argv)
 		TEST(a_damaged_row_keeps_its_reservation_and_stops_no_sweep),
 		TEST(q2_a_lost_store_adopts_what_is_there),
 		TEST(q2_warm_sessions_of_a_lost_store_are_replaced),
+		TEST(q2_what_cannot_be_asked_stops_the_sweep_of_nothing_else),
 		TEST(killed_at_every_step_of_a_pool),
 		TEST(q1_a_session_that_was_made_ready_unheard_is_no_failure),
 	};

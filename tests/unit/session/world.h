@@ -47,6 +47,7 @@ struct world {
 	struct session_hooks hooks;
 	unsigned starts;
 	char host[32];
+	int64_t plant_ready_ms; /* wall clock: what is planted is ready from then on */
 };
 
 static inline void world_conf(struct world *w)
@@ -279,8 +280,9 @@ static inline void world_plant(struct world *w, const char *task, const char *re
 	assert(file);
 	clock_boot_id(boot);
 	fprintf(file, "berth-mock-session 1\nref=%s\ndeployment=test\nworkspace=ws\ntask=%s\nintent=%s\nboot=%s\ncreated_ms=%lld\nexpires_ms=0\n"
-		      "ready_ms=0\ndeaf_ms=0\nvisible_ms=%lld\n",
-		ref, task, intent, boot, (long long)clock_wall_ms() - 5000, (long long)(clock_wall_ms() + visible_ms));
+		      "ready_ms=%lld\ndeaf_ms=0\nvisible_ms=%lld\n",
+		ref, task, intent, boot, (long long)clock_wall_ms() - 5000, (long long)w->plant_ready_ms,
+		(long long)(clock_wall_ms() + visible_ms));
 	fclose(file);
 	char to[256];
 
