@@ -50,8 +50,11 @@ daemon=
 stopped=
 clean_up() {
 	code=$?
-	trap - EXIT INT TERM HUP
+	trap - EXIT
+	# A second Ctrl-C must not end this half way, nor what it starts.
+	trap '' INT TERM HUP
 	if [ -n "$daemon" ]; then
+		printf '\nstopping: commands that run get up to 10 s, then they are ended\n'
 		kill "$daemon" 2>/dev/null || :
 		wait "$daemon" 2>/dev/null || :
 	fi
